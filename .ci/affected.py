@@ -1,7 +1,7 @@
 """Print the tests that a change since a commit may concern, one path per line: `python .ci/affected.py COMMIT`.
 
-A room is a package named in the contracts of pyproject.toml, which list the layers from the top. A change concerns the tests of
-all rooms in its own layer and in higher layers, because a lower layer cannot import it. A changed file outside all rooms (build
+Packages are those that the contracts of pyproject.toml list by layers, from the top. A change concerns the tests of all packages
+in its own layer and in higher layers, because a lower layer cannot import it. A changed file outside all packages (build
 settings, shared tests) concerns all tests.
 """
 
@@ -15,19 +15,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ALONE = (".ci/", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-"""Paths that only default tests read; default tests run in any case."""
+"""Beginnings of paths that only default tests read; these run in any case."""
 PAGES = ("docs/", "README.md", "tests/test_")
-"""Paths that only the files directly in tests/ read, and these files."""
+"""Beginnings of paths that only the files directly in tests/ read, and of these files."""
 
 
 def rooms() -> list[set[str]]:
-    """Return the rooms of each layer, from top to bottom."""
+    """Return the packages of each layer, from top to bottom."""
     inside, outside = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     return [{room.strip() for room in layer.split("|")} for layer in (*outside["layers"][:-1], *inside["layers"])]
 
 
 def room_of(path: str) -> str:
-    """Name of the room of a file; a test is in the room of its folder."""
+    """Return the name of the package that a file belongs to; a test belongs to the package that its folder is named after."""
     top, _, rest = path.partition("/")
     if top in ("gensor_gym", "tests"):
         return Path(rest.partition("/")[0]).stem
@@ -35,7 +35,10 @@ def room_of(path: str) -> str:
 
 
 def affected(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """Arguments of pytest for changed files: files directly in tests/ and folders of tests, or `tests` for all tests."""
+    """Return the arguments of pytest for changed files.
+
+    They are files directly in tests/ and folders of tests, or `tests` for all tests. `folders` are all folders of tests.
+    """
     layers, deepest, pages = rooms(), -1, False
     place = {room: depth for depth, layer in enumerate(layers) for room in layer}
     for path in paths:
@@ -52,7 +55,7 @@ def affected(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Print the concerned tests, or all tests if git fails."""
+    """Print the tests that changes since the given commit concern, or all tests if git fails."""
     line = ["git", "-C", str(ROOT), "diff", "--name-only", sys.argv[1]]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     folders = sorted(path.name for path in (ROOT / "tests").iterdir() if path.is_dir())

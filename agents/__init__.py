@@ -18,7 +18,7 @@ _LAZY = {
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module that defines it. Modules are imported at first use, so that a command starts, and can be stopped, at once."""
+"""Name -> module that defines it. Modules are imported at first use, so that commands start at once and can be stopped."""
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 
 def summary(name: str) -> str:
-    """Summary of a strategy: the first paragraph of the docstring of its class, as one line."""
+    """Return the summary of a strategy: the first paragraph of the docstring of its class, as one line."""
     return " ".join((inspect.getdoc(class_of(name)) or "").split("\n\n")[0].split())
 
 

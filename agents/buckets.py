@@ -21,16 +21,19 @@ from gensor_gym.registry import check_known
 
 @dataclass(frozen=True, eq=False)
 class CompiledBuckets:
-    """A module compiled for several sizes of its inputs, smallest first. It is called like the module."""
+    """A torch module that is compiled for several sizes of its inputs, smallest first. It is called like the module."""
 
     networks: tuple[CompiledNetwork, ...]
     padding: Mapping[str, float]
     """Name of an input -> value that pads it; other inputs are padded with 0."""
     axes: tuple[Axes, ...]
-    """For each output, the axes of inputs that determine its sizes."""
+    """For each output, the axes of the inputs that determine its sizes."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Return the module's results for inputs of NumPy, torch or CuPy. ValueError if no bucket holds the inputs."""
+        """Run the smallest bucket that holds the inputs (NumPy, torch or CuPy arrays) and return the module's results.
+
+        ValueError if no bucket holds the inputs.
+        """
         first = self.networks[0].plan.network
         given = taken_apart(str(first), first.takes, inputs, named)
         shapes = [tuple(array.shape) for array in given]
@@ -42,7 +45,7 @@ class CompiledBuckets:
         return chosen._formed(found if len(found) > 1 else found[0])
 
     def bucket(self, shapes: Sequence[Shape]) -> int:
-        """Index of the smallest bucket that holds inputs of these shapes. ValueError if no bucket does."""
+        """Return the index of the smallest bucket that holds inputs of these shapes. ValueError if no bucket does."""
         known = [shapes_of(network.plan.network) for network in self.networks]
         check_sizes(known, shapes, self.axes)
         for number, largest in enumerate(known):
@@ -58,11 +61,12 @@ def compile_buckets(
     module: Any, examples: Sequence[Examples], padding: Mapping[str, float] | None = None, seconds: float = math.inf,
     **options: Any,
 ) -> CompiledBuckets:  # fmt: skip
-    """Compile a torch module for several buckets; `examples` has the example inputs of each. `options` are those of `compile`.
+    """Compile a torch module once for each of several input sizes (buckets), and return one function for all of them.
 
-    Inputs that are smaller than their bucket are padded with `padding` (name of an input -> value; others with 0). The results
-    must not depend on padding: the module is causal, or has a mask that is padded with 0. The two smallest examples are run in
-    torch to check it. `seconds` are shared evenly among buckets. Every bucket keeps its own weights.
+    `examples` has the example inputs of each bucket, and `options` are those of `compile`. Inputs that are smaller than their
+    bucket are padded with `padding` (name of an input -> value; others with 0). The results must not depend on padding: the
+    module is causal, or has a mask that is padded with 0. The two smallest examples are run in torch to check it. `seconds` are
+    shared evenly among buckets. Every bucket keeps its own weights.
 
     Raises:
         Unsupported, NoKernel: like `compile`.

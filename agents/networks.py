@@ -1,4 +1,4 @@
-"""Compile a torch module to one function. Every piece of its plan is a task that is searched once and then stored."""
+"""Compile a torch module to one function. Every kernel of the network's plan is searched once and then stored."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 LEAST_SECONDS = 1e-3
-"""Seconds for the search of pieces if the budget was spent before the search. Each piece is then tried once."""
+"""Seconds that the search of pieces gets if the budget was spent before it began. Each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
-"""An operator and a fused operator. Options of a search are valid for networks if the search of either accepts them."""
+"""Texts of one operator and one fused operator. A network accepts those options that the search of either accepts."""
 OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
 """Options of `optimize` that are not hyperparameters of a strategy."""
 Examples = Sequence[Any] | Mapping[str, Any]
 TARGETS = ("c", "cuda")
-"""Languages of networks' kernels (`codegen.targets`)."""
+"""Languages of the kernels that a network may have (`codegen.targets`)."""
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
@@ -69,27 +69,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CompiledNetwork:
-    """A network with a kernel for each piece of its plan."""
+    """A compiled network: a callable function with one kernel for each step of the network's plan."""
 
     plan: Plan
     hardware: Hardware
     results: tuple[Result, ...]
-    """Search result of each step. Steps with equal computations share a result."""
+    """Search result of each step of the plan. Steps with equal computations share a result."""
     kernels: tuple[Kernel, ...]
-    """The kernel of each step."""
+    """The kernel of each step of the plan."""
     function: NetworkFunction | GpuNetwork | EmulatedNetwork
-    """The network: loaded into this process, or on a GPU at the first call."""
+    """The compiled network as one function, loaded into this process or, on a GPU, at the first call."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the plan, the kernels' texts and the weights."""
+        """SHA-256 of the plan, the kernels' source texts and the weights."""
         found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
         for name, array in sorted(self.plan.network.constants.items()):  # fixed memory also has sums that kernels leave
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
     def as_torch(self) -> Callable[..., Any]:
-        """The network as a torch operator for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
+        """Return the network as a torch operator for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
 
         RuntimeError if the first call of this method is in compiled code.
         """
@@ -106,7 +106,7 @@ class CompiledNetwork:
         return made
 
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
-        """Export the network to a folder that needs no Python, with weights, header, sources, an example and a manifest.
+        """Export the network to a folder that needs no Python, with weights, C or C++ header, sources, example and manifest.
 
         For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
         `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
@@ -146,7 +146,10 @@ class CompiledNetwork:
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
     def _typed(self, made: Any, checked: bool = False) -> Any:
-        """Outputs (one array or a tuple of all) in the module's data types. With `checked`, ValueError like `check_whole`."""
+        """Convert outputs (one array or a tuple of all) to the module's data types.
+
+        With `checked`, their values are checked too, with the ValueError of `check_whole`.
+        """
         network = self.plan.network
         if not network.types:
             return made
@@ -167,7 +170,7 @@ class CompiledNetwork:
         return is_flat(self.plan.network.takes)
 
     def picture(self) -> Figure:
-        """Matplotlib figure of the plan: a box around the nodes of each kernel, and the sizes of values between kernels."""
+        """Draw the plan as a Matplotlib figure: a box around each kernel's nodes, and the sizes of values between kernels."""
         from gensor_gym.networks.drawing.picture import figure_of
 
         return figure_of(self.plan)
@@ -189,7 +192,7 @@ def compile_network(
     seconds: float = math.inf, seed: int = 0, plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None,
     on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
-    """Find a kernel for every piece of a network's plan.
+    """Find a kernel for every piece of a network's plan (nodes that one kernel computes), and return the compiled network.
 
     Each distinct computation is searched with the effort of a `quality` (`agents.quality`), or with exactly `trials` measured
     programs, unless a search with at least that many is stored (`optimize(.., reuse=True)`). `seconds` are shared among pieces by
@@ -241,9 +244,9 @@ def _function(
 
 
 def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **options: Any) -> dict[Operator | Dataflow, Asked]:
-    """The search of each piece: by the given strategy if that searches such computations, otherwise by the default strategy.
+    """Choose the search of each computation: the given strategy if it can search it, otherwise the default strategy.
 
-    ValueError if the given strategy searches no piece.
+    ValueError if the given strategy can search none of them.
     """
     found: dict[Operator | Dataflow, Asked | OtherSearch] = {}
     for computation in computations:
@@ -261,7 +264,10 @@ def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **optio
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
-    """Plan the network by the rule `plan`. ValueError if the plan is not legal, Unsupported if a piece is too large."""
+    """Divide the network into kernels by the rule `plan`.
+
+    ValueError if the plan is not legal, Unsupported if a computation is too large to be verified.
+    """
     with nullcontext() if callable(plan) else refusing():  # errors of the caller's rule are not `Unsupported`
         chosen = plan_of(ordered(folded(network), machine), plan, machine)
         if fault := chosen.fault:
@@ -276,7 +282,10 @@ def check_settings(
     plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
     on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
-    """Check those arguments of `compile_network` that do not depend on the network; return the machine. ValueError if invalid."""
+    """Check those arguments of `compile_network` that do not depend on the network, and return the machine.
+
+    ValueError if an argument is invalid.
+    """
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     Effort.of(quality, trials, seconds)
@@ -306,7 +315,10 @@ def _check_search(hw: Hardware, **options: Any) -> None:
 def _kernels(
     plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
 ) -> tuple[Kernel, ...]:
-    """The kernel of each step. In a shared loop, it is the fastest kernel near the step's result that fits the loop's tasks."""
+    """Generate the kernel of each step of the plan from its search result.
+
+    If several steps share a loop over rows, the schedule is the fastest one near the result whose tasks have the loop's rows.
+    """
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)
     for step, result, count in zip(plan.steps, results, rows, strict=True):
@@ -360,14 +372,14 @@ def compile_module(
 
 @dataclass(frozen=True, eq=False)
 class FallenBack:
-    """A module that torch runs because it could not be compiled."""
+    """A module that torch runs, as before, because it could not be compiled."""
 
     module: Any
     reason: str
-    """Text of the error, such as the unsupported operation and its position in the module."""
+    """Text of the error why the module was not compiled, such as the unsupported operation and its position in the module."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Return the module's result, without gradients."""
+        """Call the module by torch, without gradients, and return its result."""
         torch: Any = sys.modules["torch"]  # imported already, because the module is torch's
         with torch.no_grad():
             return self.module(*inputs, **named)

@@ -36,7 +36,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a search: the fastest verified schedule, its measurement, and all trials."""
+    """Result of a search: the fastest verified schedule, its measurement, and all trials in `trace`."""
 
     schedule: Schedule | GirSchedule
     measurement: Measurement
@@ -50,16 +50,19 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Median latency in seconds as measured in the search. It is optimistic: the smallest of several medians."""
+        """Median latency of the kernel in seconds, as measured in the search.
+
+        It is optimistic, because it is the smallest of several medians.
+        """
         return self.measurement.seconds
 
     @cached_property
     def kernel(self) -> BuiltKernel:
-        """The kernel, built for the task's hardware at first use."""
+        """The kernel as a callable, built for the task's hardware at first use."""
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
-        """Export the kernel to a folder that needs no Python: compiled, with header, source, an example and a manifest.
+        """Export the kernel to a folder that needs no Python: compiled, with C or C++ header, source, example and manifest.
 
         A C kernel becomes a shared library. A CUDA kernel becomes a cubin, which needs NVRTC but no GPU. ValueError for other
         languages and for a folder with other contents; CompileError and NvrtcError carry the compiler's message.
@@ -68,7 +71,7 @@ class Result:
 
     @property
     def known(self) -> dict[str, object]:
-        """Facts about the kernel for an export's manifest: schedule, machine, measurement with its conditions."""
+        """Facts about the kernel for the manifest of an export: schedule, machine, measurement with its conditions."""
         measured = {
             "status": self.measurement.status.value, "seconds": self.measurement.seconds,
             "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
@@ -77,7 +80,7 @@ class Result:
 
 
 def export_all(results: Sequence[Result], folder: str | Path, library: str = "gensor_kernels") -> Exported:
-    """Export the kernels of several results for one machine to a folder, like `Result.export`."""
+    """Export the kernels of several results for one machine to one folder, like `Result.export`."""
     from gensor_gym.codegen.export import export
 
     threads = max((result.task.hardware.units for result in results), default=1)
@@ -96,7 +99,7 @@ def optimize(
     on_trial: Callable[[TraceRow], None] | None = None,
     **hyperparameters: object,
 ) -> Result:
-    """Search with a budget of measured trials and return the best program.
+    """Search for a fast kernel with a budget of measured trials and return the best program.
 
     `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
     strategy is `markov`. Without hyperparameters it is `in_turn` for float32 on a machine that `gensor adapt` has measured, and
@@ -123,19 +126,22 @@ def optimize(
 
 
 def watched(tasks: Iterable[Task]) -> AbstractContextManager[None]:
-    """Warn at the end of the `with` block if other processes used the cores that time kernels. Tasks share a backend."""
+    """Return a context that warns at its end if other processes used the cores on which kernels were timed.
+
+    The tasks must share one backend; only backend `cpu` is watched.
+    """
     task = next(iter(tasks), None)  # a network of views has no tasks
     timed = task and get_backend(task.backend, task.hardware).name == "cpu"
     return warned_of_others(task.hardware.units) if task and timed else nullcontext()
 
 
 class NoKernel(RuntimeError):
-    """No program of a search ran correctly. The text names the computation and the statuses."""
+    """Raised when no program of a search ran correctly. The text names the computation and the statuses."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A requested search: the arguments of `optimize`, checked and resolved."""
+    """The arguments of one call of `optimize`, checked and resolved, before anything is searched."""
 
     task: Task
     search: Strategy
@@ -149,7 +155,10 @@ class Asked:
         backend: str | Backend = "auto", store: Store | str | None = None, reuse: bool = False,
         on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
     ) -> Asked:  # fmt: skip
-        """Resolve the arguments of `optimize`. Several searches may share an open store. ValueError names an unknown argument."""
+        """Check and resolve the arguments of `optimize`. Several searches may share an open store.
+
+        ValueError names an unknown argument.
+        """
         computation = resolve_computation(operator)
         searched = searched_of(computation)
         if strategy is None:  # hyperparameters without a strategy's name are those of the traverser
@@ -161,20 +170,24 @@ class Asked:
         return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int, least: int = 0) -> Result | None:
-        """Stored result of an earlier search; None without `reuse` or a result. `trials` and `least` are those of `kept`."""
+        """Return the stored result of an earlier search; None without `reuse`, or if none is stored.
+
+        `trials` and `least` are those of `agents.core.kept.kept`.
+        """
         if not self.reuse or self.store is None:
             return None
         found = kept(self.task, self.store, trials, self.on_trial, least)
         return Result(*found, self.task) if found else None
 
     def session(self, budget: Budget) -> Session:
-        """A session of the task with this budget."""
+        """Begin a session, which measures and counts programs of the task, with this budget."""
         return Session(self.task, budget, self.store, self.on_trial)
 
     def decided(self, session: Session, final: bool = True) -> Result:
-        """Store and return the fastest program of a search that has ended. With `final`, a playoff comes first.
+        """Store and return the fastest program of a search that has ended.
 
-        NoKernel if no program ran correctly. RuntimeError if a stored time belongs to a program whose kernel is wrong here.
+        With `final`, the best few programs are first timed again (`agents.core.playoff`). NoKernel if no program ran correctly.
+        RuntimeError if a stored time belongs to a program whose kernel is wrong here.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:
@@ -199,7 +212,10 @@ def check_seed(seed: object) -> None:
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
-    """Search until the strategy ends or the budget is spent. The session's clock starts now. ValueError for an invalid seed."""
+    """Run a strategy in a session until it ends or the budget is spent. The session's clock starts now.
+
+    ValueError for an invalid seed.
+    """
     check_seed(seed)
     session.start()
     try:

@@ -1,8 +1,8 @@
-"""The search of all pieces of a network: each distinct computation once, optionally within one budget of seconds.
+"""Search all pieces of a network: each distinct computation once, optionally within one budget of seconds.
 
-With a budget every piece is first tried once, in descending order of its floor's share of the network's time. Each later batch
-goes to the piece with the highest expected gain in the network's time by Ansor's scheduler, and doubles the piece's number of
-trials.
+A piece is a part of the network that one kernel computes. With a budget every piece is first tried once, in descending order of
+its roofline floor's share of the network's time. Each later batch goes to the piece with the highest expected gain in the
+network's time by Ansor's scheduler, and doubles the piece's number of trials.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
+from agents.core.compiled import accepted, is_compiled
 from agents.optimizer import Asked, NoKernel, Result, run
 from agents.rounds import Rounds
 from gensor_gym.codegen.build import generate
@@ -37,11 +38,16 @@ from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
-"""Share of a budget that is reserved for its end, when the best programs are timed again and checked."""
+"""Share of a budget in seconds that is reserved for the end, when the best programs are timed again and checked."""
 AT_ONCE = 64
 """Maximum number of pieces that are searched side by side. Each holds its tables and waits in a thread."""
 TRIES = 8
 """Maximum number of programs of a piece that are verified until one is correct, if programs are not timed."""
+COMPILED = 32
+"""Maximum number of kernels of a piece that are compiled until one is accepted, if a GPU's kernels are not tried on it.
+
+NVRTC takes 0.1 s for most. Of ResNet-50's first convolution, bfloat16 at batch 8, the ninth is the first without spills on sm_80.
+"""
 OnTask = Callable[[int, int, str], None]
 
 
@@ -49,12 +55,12 @@ def search_pieces(
     asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int,
     on_task: OnTask, timed: bool = True,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    """Search every computation with at most `trials` trials; return a result for each.
+    """Search every computation of `asked` with at most `trials` trials; return a result for each.
 
-    With `timed=False` the first program of a search is verified and not timed, on CPUs and without a budget in seconds. A
-    computation with an ended search in the store is not searched again, unless `seconds` is infinite and the stored search had
-    fewer trials; that search is then continued. A killed search resumes. If the budget is too short to try every piece once, a
-    RuntimeWarning states the excess.
+    `counts` says how often each computation occurs in the network. With `timed=False` the first program of a search is verified
+    and not timed, on CPUs and without a budget in seconds. A computation with an ended search in the store is not searched again,
+    unless `seconds` is infinite and the stored search had fewer trials; that search is then continued. A killed search resumes.
+    If the budget is too short to try every piece once, a RuntimeWarning states the excess.
     """
     least = trials if math.isinf(seconds) else 0
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
@@ -84,13 +90,13 @@ def _searched(
 
 
 def start_worker(hw: Hardware, backend: str | Backend) -> None:
-    """Start the process that verifies and times a CPU's kernels in the background. It takes a second of another core."""
+    """Start the process that verifies and times a CPU's kernels in the background, which takes a second of another core."""
     if hw.kind == "cpu" and isinstance(found := get_backend(backend, hw), NativeBackend) and found.pool is found.local:
         threading.Thread(target=found.local.workers[0].begin, daemon=True).start()
 
 
 def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
-    """Search pieces in rounds (`agents.rounds`) and set their results.
+    """Search pieces in parallel threads, which share compilers and timed cores (`agents.rounds`), and set their results.
 
     Without times, further programs are tried after a wrong program.
     """
@@ -117,9 +123,10 @@ def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_t
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
-    """A schedule whose tasks compute `rows` rows: `found` itself, or the fastest of `trials` measured schedules near it.
+    """Return a schedule whose tasks each compute `rows` rows of the result, for a loop over rows that several kernels share.
 
-    ValueError if no schedule has such tasks, NoKernel if none of the schedules ran correctly.
+    It is `found` itself if it has such tasks, otherwise the fastest of `trials` measured schedules near it. ValueError if no
+    schedule has such tasks, NoKernel if none of the schedules ran correctly.
     """
     task = asked.task
     if generate(task.operator, found, task.hardware).tasks_of(rows):
@@ -135,7 +142,7 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
 
 
 def _ended(asked: Asked, trials: int, least: int) -> Result | None:
-    """Stored result of an ended search; None if no search ended or it had fewer than `least` trials.
+    """Return the stored result of a search that has ended; None if none has, or if it had fewer than `least` trials.
 
     A result with newly measured imported programs counts as ended.
     """
@@ -145,7 +152,7 @@ def _ended(asked: Asked, trials: int, least: int) -> Result | None:
 
 @dataclass(frozen=True)
 class _ByRows:
-    """A search of programs near the best program, whose tasks compute blocks of `rows` rows."""
+    """A strategy that measures programs near the session's best program whose tasks compute blocks of `rows` rows."""
 
     rows: int
 
@@ -158,7 +165,7 @@ class _ByRows:
 
 @dataclass
 class Piece:
-    """A computation under search, and its number of appearances in the network."""
+    """A computation of a network under search, its number of appearances in the network, and the progress of the search."""
 
     asked: Asked
     count: int
@@ -168,7 +175,7 @@ class Piece:
 
     @classmethod
     def of(cls, asked: Asked, count: int, seed: int) -> Piece:
-        """A piece with a new session and no trials."""
+        """Make a piece from a checked search, with a new session and no trials."""
         op = asked.task.operator
         session = asked.session(Budget(trials=1))
         return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
@@ -180,12 +187,12 @@ class Piece:
 
     @property
     def share(self) -> float:
-        """Seconds of the piece in a call of the network: as measured, or by the roofline floor before any program ran."""
+        """Seconds of the piece in one call of the network: as measured, or by the roofline floor before any program ran."""
         best = self.session.best
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
-        """Continue the search with `trials` more trials; the last begins within `seconds`.
+        """Continue the piece's search with `trials` more trials; the last one begins within `seconds`.
 
         The strategy starts again and repeats its earlier trials, which the session answers without measuring. On a CPU, the last
         trial of a product, unless it is the first, is a program with a plain block of rows (`networks.tasks`): the model ranks
@@ -204,8 +211,14 @@ class Piece:
         self.progress.record(math.inf if session.best is None else session.best[1].seconds, session.trials - before, None)
 
     def end(self, final: bool = True) -> None:
-        """Set `result` to the search's fastest program; see `Asked.decided` for `final`."""
+        """End the piece's search: set `result` to its fastest program. See `Asked.decided` for `final`.
+
+        Where kernels of a GPU are not tried on one, it is the fastest by the model that `agents.core.compiled` accepts.
+        """
         self.result = self.asked.decided(self.session, final)
+        if is_compiled(self.session):
+            schedule, measurement = accepted(self.session, lambda: self.advance(1), COMPILED)
+            self.result = replace(self.result, schedule=schedule, measurement=measurement, trace=tuple(self.session.trace))
 
 
 def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.Generator, on_task: OnTask) -> None:
@@ -227,7 +240,7 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
 
 
 def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
-    """Make one trial of each piece that the budget was too short for, and warn of the excess."""
+    """Make one trial of each piece for which the budget was too short, and warn of the excess."""
     begin = time.monotonic()
     for number, piece in enumerate(pieces):
         on_task(number, len(pieces), piece.name)

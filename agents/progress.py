@@ -1,4 +1,4 @@
-"""Progress of the search of a network's pieces: a bar on a terminal, or lines elsewhere on request."""
+"""Show the progress of the search for a network's kernels: a bar on a terminal, or lines elsewhere on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 2.0
 
 @contextmanager
 def shown(on_task: OnTask | Literal["bar"] | None) -> Iterator[OnTask]:
-    """Yield the function to call when searches begin and continue.
+    """Yield the function that the searches of a network call when they begin and continue.
 
     It is the caller's `on_task`, or else a function that updates a bar on stderr. Without a terminal that function does nothing;
     if the caller asks for a "bar", it prints lines. ValueError for another text.

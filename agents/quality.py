@@ -1,4 +1,4 @@
-"""The qualities that users choose among: how long a network is searched."""
+"""Qualities among which users choose how long the kernels of a network are searched."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ MOST_TRIALS = 64
 QUICK = {"walkers": 16, "refiners": 10, "descents": 12, "columns": 3}
 """Hyperparameters of the traverser if only the model chooses.
 
-They need a third of the processor time, and the chosen programs of ResNet-50, MobileNetV2 and BERT are 0.6 % faster by the model
-(64 pieces, at most 25 % slower, AMD EPYC Zen 4).
+Walks need a third of the processor time with them, and the chosen programs of ResNet-50, MobileNetV2 and BERT are 0.6 % faster by
+the model (64 pieces, at most 25 % slower, AMD EPYC Zen 4).
 """
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Maximum number of programs tried for each piece, and whether they are timed."""
+    """Effort of a network's search: the maximum number of programs tried for each piece, and whether they are timed."""
 
     trials: int
     timed: bool
 
     @classmethod
     def of(cls, quality: str | None, trials: int | None, seconds: float) -> Effort:
-        """The effort of a quality, or of exactly `trials` programs. A budget in seconds without a quality allows MOST_TRIALS.
+        """Return the effort of a quality, or of exactly `trials` programs.
 
-        ValueError for an unknown quality, and unless `trials` is None or a whole number above 0.
+        A budget in seconds without a quality allows 64 programs (`MOST_TRIALS`). ValueError for an unknown quality, and unless
+        `trials` is None or a whole number above 0.
         """
         if quality is not None:
             check_known("quality", quality, QUALITIES)
@@ -54,7 +55,10 @@ class Effort:
         return cls(QUALITIES[quality or DEFAULT], quality != FAST)
 
     def searches(self, asked: Mapping[Operator | Dataflow, Asked]) -> dict[Operator | Dataflow, Asked]:
-        """The searches of pieces. If programs are not timed, the default traverser gets a shorter walk."""
+        """Adapt the searches of a network's pieces to the effort.
+
+        If programs are not timed, the default traverser gets a shorter walk.
+        """
         short = {} if self.timed else {one: search for one, search in asked.items() if search.search == Markov()}
         quick: Any = Markov(**QUICK)  # type: ignore[arg-type]
         return {**asked, **{one: dataclasses.replace(search, search=quick) for one, search in short.items()}}

@@ -1,4 +1,4 @@
-"""Searches side by side, each in a thread of its own, so that no core waits for a compiler or a walk.
+"""Run several searches side by side, each in its own thread, so that no core waits for a compiler or a walk.
 
 Kernels are compiled on all cores while other searches walk. They are timed one after another when every search waits for a
 measurement and every compiler has ended, so that nothing disturbs their times. Kernels that are only verified do not wait.
@@ -24,12 +24,12 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class Stopped(Exception):
-    """Raised in a search whose rounds have ended early, because another search failed or the run was interrupted."""
+    """Raised in a search that must end now, because another search failed or the run was interrupted."""
 
 
 @dataclass
 class _Request:
-    """Kernels of one search that are being compiled, and the kernels' measurements once all compilations have ended."""
+    """A request of one search to measure kernels: their running compilations, and later their measurements."""
 
     compiled: list[Future[Built | Measurement]]
     answers: list[Measurement] = field(default_factory=list)
@@ -41,12 +41,18 @@ class _Request:
 
 
 class Rounds:
-    """A backend of several sessions whose searches run side by side (`run`). `on_answer` is called after each measurement."""
+    """A backend shared by searches in parallel threads (`run`): it compiles kernels on all cores and times them in order.
+
+    `on_answer` is called after each measurement.
+    """
 
     stored = True
 
     def __init__(self, backend: NativeBackend, hw: Hardware, timed: bool, on_answer: Callable[[str], None]) -> None:
-        """Set up the rounds. With `timed=False` kernels are verified, each by a single draw, and not timed."""
+        """Wrap `backend` for searches on `hw`.
+
+        With `timed=False` kernels are not timed but only verified, each with one set of random inputs.
+        """
         self.name, self.device = backend.name, backend.device
         self._settled: set[Any] = set()
         self._backend, self._hardware, self._timed, self._on_answer = backend, hw, timed, on_answer
@@ -58,7 +64,7 @@ class Rounds:
         self._stopped = False
 
     def run(self, searches: Sequence[Callable[[], None]]) -> None:
-        """Run the searches to their end; raise the first error of a search."""
+        """Run the searches in parallel threads to their end; raise the first error of a search."""
         self._running = len(searches)
         self._compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         for search in searches:
@@ -79,13 +85,16 @@ class Rounds:
             self._compilers.shutdown(wait=False, cancel_futures=True)
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest of the generated kernel. BudgetSpent if an earlier kernel is correct and kernels are not timed."""
+        """Return the digest of the kernel that a schedule generates.
+
+        BudgetSpent if kernels are not timed and an earlier kernel of the operator is correct, because its search is then over.
+        """
         if op in self._settled:
             raise BudgetSpent(f"{op} has a program that is right")
         return self._backend.digest(op, schedule, hw)
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """Yield one measurement for each schedule, in order. A search calls it in its thread."""
+        """Compile and measure kernels, and yield one measurement for each schedule, in order. A search calls it in its thread."""
         made = [self._backend.generated(op, schedule, hw) for schedule in schedules]
         with self._changed:
             if self._stopped:
@@ -102,7 +111,7 @@ class Rounds:
         yield from request.answers
 
     def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order; see `stream`."""
+        """Return one measurement for each schedule, in order; see `stream`."""
         return list(self.stream(op, schedules, hw))
 
     def close(self) -> None:
@@ -124,7 +133,10 @@ class Rounds:
             self._changed.notify()
 
     def _next(self) -> list[_Request]:
-        """Wait for the requests to answer next; none if all searches have ended. Raise the error of a search."""
+        """Wait for the requests that can be answered next, and return them; no requests if all searches have ended.
+
+        The error of a search is raised here.
+        """
         with self._changed:
             while True:
                 if self._error is not None:
@@ -138,7 +150,10 @@ class Rounds:
                 self._changed.wait()
 
     def _begun(self, kernel: Kernel | Measurement) -> Future[Built | Measurement]:
-        """Begin and return the compilation of a kernel. For a kernel that could not be generated, it has already ended."""
+        """Begin the compilation of a kernel and return its future.
+
+        For a kernel that could not be generated, it has already ended.
+        """
         if isinstance(kernel, Measurement):
             ended: Future[Built | Measurement] = Future()
             ended.set_result(kernel)

@@ -41,17 +41,17 @@ Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
 class Search(Protocol[Searched]):
-    """A strategy for sessions of type `Searched`: construction graphs, fused operators or recorded spaces."""
+    """Interface of a strategy for sessions of type `Searched`: construction graphs, fused operators or recorded spaces."""
 
     def search(self, session: Searched, rng: np.random.Generator) -> None:
-        """Spend the session's budget. All randomness is drawn from `rng`."""
+        """Search within the session until its budget is spent or nothing is left to try. All randomness is drawn from `rng`."""
 
 
 class Strategy(Search[Session], Protocol):
-    """A strategy that searches the construction graph of one task."""
+    """Interface of a strategy that searches the construction graph of one task."""
 
     space: str
-    """Name of the space of the session's graph."""
+    """Name of the space of schedules that the strategy searches."""
 
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
@@ -62,31 +62,34 @@ CANDIDATES = "recorded candidates"
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
-    """Kind of search of a computation: CONSTRUCTIONS if it is scheduled like one operator, else FUSED."""
+    """Return the kind of search of a computation: `CONSTRUCTIONS` if it is scheduled like one operator, else `FUSED`."""
     return CONSTRUCTIONS if Schedule in family_of(computation).schedules.values() else FUSED
 
 
 @runtime_checkable
 class Constructs(Protocol):
-    """A strategy that can construct by the model alone. `agents.core.ranking.Constructing` derives this from `construct`."""
+    """Interface of a strategy that can construct rankings of programs by the model alone, without measuring.
+
+    `agents.core.ranking.Constructing` derives this from `construct`.
+    """
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield one construction after another: programs, their seconds by the model, number of evaluations.
+        """Yield one ranking after another: programs, their seconds by the model, and the number of evaluations.
 
-        The first constructions may be smaller than later ones, for an early result. With `once` the caller takes a single
-        construction, which is of full size. BudgetSpent of a budget of evaluations passes through. After the last construction
-        the caller begins again, unless the strategy is `exhaustive` and would construct the same programs.
+        The first rankings may be smaller than later ones, for an early result. With `once` the caller takes a single ranking,
+        which is of full size. BudgetSpent of a budget of evaluations passes through. After the last ranking the caller begins
+        again, unless the strategy is `exhaustive` and would construct the same programs.
         """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Location of a registered strategy's class, and the kinds of search that it supports."""
+    """Entry of a strategy in the registry: where its class is defined, and which kinds of search it supports."""
 
     where: str
-    """Text "module:class"."""
+    """Location of the class, as the text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default differs from that of the class."""
+    """Kind of search, such as CONSTRUCTIONS or FUSED -> hyperparameters whose default then differs from the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -157,17 +160,20 @@ STRATEGIES: dict[str, Entry] = {
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
-"""Strategies by name. In a recorded space `random_walk` is a random search."""
+"""Registered strategies by name. In a recorded space `random_walk` is a random search."""
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
 _WITH_KNOBS = "markov_ext"
 _ADAPTED, _MEASURED, _TIMED = "in_turn", "agents.hybrids.here:measured_here", "float32"
-"""Default strategy on a machine that `gensor adapt` has measured, the function that checks for such a machine, the type."""
+"""Constants of the default strategy on machines that `gensor adapt` has measured.
+
+They are the strategy's name, the function that says whether this machine was measured, and the data type that was timed.
+"""
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """Name of the default strategy.
+    """Return the name of the default strategy for a computation on a machine.
 
     On a machine that `gensor adapt` has measured it is `in_turn` for operators of float32, the type that `gensor adapt` times.
     For operators of 16 or 8 bits it is `markov_ext`, because tensor cores, or groups of products on a CPU, depend on knobs. For
@@ -200,7 +206,10 @@ def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
 
 
 def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
-    """Frozen dataclass whose `search` calls the function. It has the function's module, qualified name and docstring."""
+    """Make a frozen dataclass from a search function: its `search` calls the function with its fields as hyperparameters.
+
+    It has the function's module, qualified name and docstring.
+    """
     _, _, *settings = inspect.signature(search).parameters.values()
     if missing := [one.name for one in settings if one.default is one.empty]:
         raise ValueError(f"strategy {name!r}: hyperparameters {missing} have no default; expected one for each")
@@ -216,12 +225,15 @@ def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
 
 
 def strategies_for(searched: str) -> list[str]:
-    """Names of the strategies for a kind of search (a key of `Entry.searches`), in the order of the table."""
+    """Return the names of the strategies for a kind of search (a key of `Entry.searches`), in the order of the registry."""
     return [name for name, entry in STRATEGIES.items() if searched in entry.searches]
 
 
 def class_of(name: str) -> type[Any]:
-    """The dataclass of a registered strategy. ImportError if a library that the strategy needs is missing."""
+    """Import and return the dataclass of a registered strategy.
+
+    ImportError if a library that the strategy needs is missing.
+    """
     found: type[Any] = _object(STRATEGIES[name].where)
     return found
 
@@ -232,12 +244,15 @@ def _object(where: str) -> Any:
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:
-    """Get a strategy by name. ValueError for unknown strategies or hyperparameters lists the known names."""
+    """Make a strategy for construction graphs by name, with the given hyperparameters.
+
+    ValueError for unknown strategies or hyperparameters lists the known names.
+    """
     return build(name, CONSTRUCTIONS, hyperparameters)
 
 
 def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """Make the strategy `name`, with the default hyperparameters for the kind of search `searched`.
+    """Make a strategy by name, with the default hyperparameters for the kind of search `searched`.
 
     ValueError like `get_strategy`, if the strategy does not do this kind of search, and for a value of a wrong type.
     """
@@ -261,7 +276,7 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
 
 
 def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """Return a strategy object unchanged; for a name, the result of `build`.
+    """Make the strategy for a name (see `build`), or check and return a strategy object unchanged.
 
     ValueError if an object is not a strategy, or if its class is registered for other kinds of search only.
     """
@@ -277,9 +292,9 @@ def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object])
 
 
 class OtherSearch(ValueError):
-    """A strategy that does other kinds of search."""
+    """Raised for a strategy that does other kinds of search than the requested one."""
 
 
 def refusal(name: str, searched: str) -> OtherSearch:
-    """Error for a strategy that does not do this kind of search. Its text lists the strategies that do."""
+    """Make the error for a strategy that does not do this kind of search. Its text lists the strategies that do."""
     return OtherSearch(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")

@@ -24,15 +24,15 @@ from agents.cli.stopping import stoppable
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its function, its description and examples of its use."""
+    """A command of `gensor`: the function that runs it, its description and examples of its use."""
 
     target: str
-    """module:function; the function reads its arguments from sys.argv."""
+    """The function that runs the command, as module:function; it reads its arguments from sys.argv."""
     about: str
     examples: tuple[str, str]
-    """Arguments of two examples, without the command's name."""
+    """Arguments of two examples of its use, without the command's name."""
     goes_on: bool = True
-    """Whether the same command resumes a stopped run; otherwise it starts again, which takes seconds for most such commands."""
+    """Whether the same command resumes a stopped run. Otherwise it starts again, which mostly takes seconds."""
 
 
 COMMANDS = {
@@ -249,11 +249,11 @@ COMMANDS = {
         ("", "--output outputs/conformance"),
     ),
 }  # fmt: skip
-"""Name on the command line -> command."""
+"""Commands by their names on the command line."""
 
 
 def main() -> None:
-    """Run `gensor COMMAND ..`, or list the commands if none is given; exit code 2 for an unknown command."""
+    """Run the command that the command line names, or list all commands without a name; exit code 2 for an unknown command."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
         with whole_output():
@@ -267,13 +267,16 @@ def main() -> None:
 
 
 def run_as_main(name: str, spec: ModuleSpec | None) -> None:
-    """Run the command of a module that was started by `python -m experiments.COMMAND`; do nothing if it is only imported."""
+    """If a module runs as `python -m experiments.COMMAND`, run its command; do nothing if it is only imported.
+
+    `name` and `spec` are the module's `__name__` and `__spec__`.
+    """
     if name == "__main__" and spec is not None:
         _run(spec.name.rpartition(".")[2], sys.argv[1:])
 
 
 def overview() -> str:
-    """Text that lists all commands, one per line."""
+    """Return the text that lists all commands, one per line."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
     last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..], and --debug to show errors whole."
@@ -281,13 +284,13 @@ def overview() -> str:
 
 
 def help_of(name: str) -> str:
-    """Text with the description of a command and its examples."""
+    """Return the help text of a command: its description and its examples."""
     command = COMMANDS[name]
     return "\n".join([f"gensor {name}: {command.about}", *(f"  gensor {name} {words}" for words in command.examples), ""])
 
 
 def _without_plugins(words: Sequence[str]) -> list[str]:
-    """Load the plugins of `plugins=[NAME,..]` and of the environment variable; return the other arguments."""
+    """Load the plugins that `plugins=[NAME,..]` and the environment variable name; return the other arguments."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
     from experiments.device.wheels import use_wheels
 
@@ -306,7 +309,7 @@ def _refusal(name: str) -> str:
 
 
 def _run(name: str, words: Sequence[str]) -> None:
-    """Run a command and exit with its code, which is 2 for a user's error."""
+    """Run a command with these arguments and exit with its code, which is 2 for a user's error."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises its errors whole, and they are reported like all others
     if "--debug" in words:
         os.environ[DEBUG] = "1"
@@ -323,7 +326,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
 
 def _open_streams() -> None:
-    """Open closed standard streams on the null device; otherwise a later file could take their number."""
+    """Open standard output and error on the null device if they are closed; otherwise a later file could take their number."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -334,14 +337,14 @@ def _open_streams() -> None:
 
 
 def _in_any_letters(*streams: TextIO) -> None:
-    """Make the streams print `?` for a character that a terminal cannot show, so that no such character ends a run."""
+    """Make the streams print `?` for a character that a terminal cannot show, so that it does not end the command."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:
-    """Message after a stopped command: the command line that resumes or repeats it."""
+    """Return the message after a command was stopped: the command line that resumes or repeats it."""
     if name == "train":
         words = [word for word in words if not word.startswith("resume=")]  # a training resumes by default
     again = shlex.join(["gensor", name, *words])

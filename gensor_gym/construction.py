@@ -1,4 +1,4 @@
-"""The construction graph of one task: its rules and its analytic model behind one interface."""
+"""The construction graph of one task (an operator on a hardware): its rules and its analytic model behind one interface."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.rows.graph import RowGraph
 
 _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""Relative frequency of an action in a random walk, float64 [N]."""
+"""Relative frequency of each action in a random walk, float64 [N]."""
 
 
 class ConstructionGraph(RowGraph[Schedule]):
-    """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`.
+    """Graph of the schedules of an operator for a hardware. Nodes are schedules, edges are the primitives (actions) of `space`.
 
-    Methods take and return single schedules as `Schedule`, batches as int32 arrays [B, ROW]. `calibrated=False` uses the
-    analytic model without its fitted coefficients.
+    Methods take and return single schedules as `Schedule`, batches as int32 arrays [B, ROW]. `calibrated=False` uses the analytic
+    model without its fitted coefficients.
     """
 
     actions, kind = ACTIONS, Schedule
@@ -63,19 +63,19 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @property
     def horizon(self) -> int:
-        """Maximum number of steps of an episode on this task, by `graph.tables.filling.horizon`."""
+        """Return the maximum number of steps of an episode on this task; see `graph.tables.filling.horizon`."""
         return int(self.tables.ints[HORIZON])
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """Columns (tile chains of axes, knobs) of the task's programs. Knobs that the space fixes keep their initial value.
+        """Return the columns that a coordinate descent changes one by one: the tile sizes of each axis, and each knob.
 
-        Cached, because listing the columns takes longer than a coordinate descent over them.
+        Knobs that the space fixes keep their initial value. Cached, because listing the columns takes longer than a descent.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
     def initial(self) -> Schedule:
-        """The unscheduled program: all tiles are 1, the level is registers, knobs have the values of `graph.defaults`."""
+        """Return the unscheduled program: all tiles are 1, the level is registers, knobs have the values of `graph.defaults`."""
         return self._initial
 
     def is_legal(self, schedule: Schedule) -> bool:
@@ -83,7 +83,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
-        """Same as `is_legal`, for a process that calls it once: plain Python takes milliseconds but loads no compiled code."""
+        """Return whether a schedule is legal, as `is_legal` does, without loading compiled code.
+
+        Use it for a single check in a process: plain Python takes milliseconds, loading the compiled code takes longer.
+        """
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
         return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))
@@ -92,13 +95,13 @@ class ConstructionGraph(RowGraph[Schedule]):
         return bool(rules.is_well_formed(plain(schedule.row), self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""
+        """Return the mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
         return super().action_mask(schedule)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Mask of legal actions of every row, bool [B, N]. Rows must be legal."""
+        """Return the masks of legal actions of all rows, bool [B, N]. Rows must be legal."""
         masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
         rules.fill_masks(plain(rows), self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
@@ -106,21 +109,24 @@ class ConstructionGraph(RowGraph[Schedule]):
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
         """Whether each of `rows` [B, ROW] is within the hardware's limits, bool [B].
 
-        Rows must be well formed (`rules.is_well_formed`). `limits`: bit set of the limits to check, from the constants of
-        `graph.knobs.knob`.
+        Rows must be well formed (`rules.is_well_formed`). `limits` has a bit for each limit to check: the sum of constants of
+        `graph.knobs.knob` such as `SHARED`.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
         _fill_fits(plain(rows), self.tables.ints, limits, fitting)
         return fitting
 
     def transition(self, schedule: Schedule, action: int) -> Schedule:
-        """The schedule after an action. An illegal action and `stop` return the schedule unchanged."""
+        """Return the schedule after an action. An illegal action and `stop` return the schedule unchanged."""
         if action == STOP or not self._is_well_formed(schedule):
             return schedule
         return super().transition(schedule, action)
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(next schedules int32 [B, ROW], legal bool [B]) for one action per row. Rows must be well formed."""
+        """Apply one action to each row. Return (next schedules int32 [B, ROW], whether each action was legal, bool [B]).
+
+        Rows must be well formed. After an illegal action the next schedule equals the row.
+        """
         results = np.empty_like(rows)
         legal = np.empty(len(rows), dtype=np.bool_)
         rules.transitions(
@@ -129,24 +135,30 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """New scratch array for the compiled model on `tables`. Each thread needs its own (`cost.model.room`)."""
+        """Return a new scratch array for the compiled analytic model of this task.
+
+        Each thread needs its own (`cost.model.room`).
+        """
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
-        """Seconds predicted by the analytic model; infinite for an illegal schedule."""
+        """Return the seconds that the analytic model predicts for a schedule; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
             return float("inf")
         return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Predicted seconds of every row, float64 [B]; infinite if the row exceeds the limits. Rows must be well formed."""
+        """Return the predicted seconds of every row, float64 [B]; infinite if a row exceeds the hardware's limits.
+
+        Rows must be well formed.
+        """
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
-        """Terms of the predicted latency, in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
+        """Return the terms of the predicted latency, in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
 
         ValueError if a tile is below 1, or if the level or a knob is out of range.
         """
@@ -157,7 +169,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return dict(zip(TERMS, self.terms_of(row[None])[0, 1:].tolist(), strict=True))
 
     def terms_of(self, rows: np.ndarray) -> np.ndarray:
-        """Predicted latency of every row, then its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
+        """Return the predicted latency of every row and the model's terms of it, in seconds: float64 [B, 1 + terms].
+
+        Column 0 has the latency. Rows must be well formed.
+        """
         self.charge(len(rows))
         found = np.zeros((len(rows), 1 + NUM_TERMS))
         model.fill_terms(plain(rows), self.tables.ints, self.tables.floats, self.room(), found)
@@ -175,10 +190,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
-        """Rows of a walk from a legal `row`, int32 [1 + steps, ROW]. Each of `draws` [steps] chooses an action.
+        """Take a walk from a legal `row`, one step for each of `draws` [steps]. Return all rows of it, int32 [1 + steps, ROW].
 
-        Draws are float64 in [0, 1). `weights` float64 [N] are the relative frequencies of actions. The row stays the same at a
-        step where only `stop` is legal.
+        Each draw is a float64 in [0, 1) that chooses the action of a step. `weights` float64 [N] are the relative frequencies of
+        the actions. The row stays the same at a step where only `stop` is legal.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
@@ -188,8 +203,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Yield every legal schedule of the space in batches of rows, int32 [<= batch, ROW], with tiles for all memory levels.
 
-        Knobs that the space fixes keep their initial value. Rows with tiles for fewer levels add no programs, since the other
-        levels copy the level below. ValueError if `batch` is below 1.
+        Knobs that the space fixes keep their initial value. Schedules whose construction stopped at a lower level are left out,
+        because they are the same programs as schedules of all levels. ValueError if `batch` is below 1.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
@@ -198,7 +213,10 @@ class ConstructionGraph(RowGraph[Schedule]):
 
 @compiled
 def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
-    """Fill way[1:]: each draw chooses a legal action other than `stop`, with probability proportional to `weights`."""
+    """Fill way[1:] with the rows of a walk from way[0], one action per draw.
+
+    A draw chooses a legal action other than `stop`, with probability proportional to `weights`.
+    """
     scratch, mask = np.empty(ROW, dtype=np.int32), np.empty(NUM_ACTIONS, dtype=np.int8)
     for step, draw in enumerate(draws):
         fill_mask(way[step], ints, sizes, scratch, mask)

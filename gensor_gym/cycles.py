@@ -1,4 +1,4 @@
-"""Switches Python's garbage collector off while many long-lived objects are made: each collection visits all of them."""
+"""Switch Python's garbage collector off while many long-lived objects are made, because each collection visits all of them."""
 
 from __future__ import annotations
 

@@ -45,29 +45,31 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 HOST = "host"
-"""Name of the machine that runs Python; its rates are measured."""
+"""Name of the machine that runs Python. Its rates are measured and not taken from a data sheet."""
 DIGITS = 16
 """Number of hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""A space with at most this number of candidates is small."""
+"""Largest number of candidate programs of a space that counts as small, so that all of its programs are evaluated."""
 WALKS, STEPS = 12, 64
-"""Number of walks from each start, and number of steps of a walk."""
+"""Number of walks from each start (the unscheduled program and one of each further kind), and number of steps of a walk."""
 DRAWN = 4096
-"""Number of programs drawn near the limits for each start."""
+"""Number of programs drawn near the hardware's limits for each start."""
 DESCENTS, EVALUATED = 4, 1536
-"""Number of descents for each start, and the largest number of programs that a descent evaluates."""
+"""Number of coordinate descents for each start, and the largest number of programs that a descent evaluates."""
 GAIN = 1.0 - 1e-6
-"""A descent moves to a program only if its seconds are below GAIN times the best seconds so far."""
+"""A coordinate descent moves to a program only if its seconds are below GAIN times the best seconds so far."""
 COLUMNS = (64, 128, 256)
-"""Columns of the wgmma programs among the starts. Searches have copies of COLUMNS and CHANCES, which may be tuned."""
+"""Numbers of columns of the wgmma (Hopper's tensor core) programs among the starts. Searches have their own copies of COLUMNS and
+CHANCES, which may be tuned without changing fingerprints.
+"""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""Relative frequency of an action in a walk, float64 [N]."""
+"""Relative frequency of each action in a walk, float64 [N]."""
 
 _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Fingerprint of the graph's task: sixteen hexadecimal digits, cached for the process. No budget is charged.
+    """Return the fingerprint of the graph's task, sixteen hexadecimal digits, cached for the process. No budget is charged.
 
     The host's fingerprint covers its limits but not its measured rates, which vary a little.
     """
@@ -82,12 +84,12 @@ def fingerprint(graph: ConstructionGraph) -> str:
 
 
 def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) -> dict[str, str]:
-    """Operator's text -> fingerprint of its task on the hardware in the space."""
+    """Return the fingerprint of each operator's task on the hardware in the space, by the operator's text."""
     return {str(op): _task_fingerprint(op, machines.get(hardware), space) for op in ops}
 
 
 def common(found: Iterable[str]) -> str:
-    """Combine the fingerprints of several tasks, in any order. Equal fingerprints stay unchanged."""
+    """Combine the fingerprints of several tasks into one, in any order. If all are equal, return that fingerprint."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 
@@ -107,7 +109,7 @@ def _with_fixed_rates(host: Hardware) -> Hardware:
 
 
 def _digest(graph: ConstructionGraph) -> str:
-    """Hash of the parts that the module's docstring lists."""
+    """Hash the parts that the module's docstring lists. Return the fingerprint."""
     whole = hashlib.sha256(json.dumps(_facts(graph)).encode())
     tables = graph.tables
     begins = starts(tables, graph.initial().row, COLUMNS)
@@ -128,7 +130,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """Facts from the task's tables: ladders, variable knobs with their values, initial program, horizon, floor and cap."""
+    """Return facts of the task: tile sizes, variable knobs with values, initial program, horizon, roofline floor, T_cap."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -141,7 +143,11 @@ def _facts(graph: ConstructionGraph) -> list[object]:
 
 
 def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
-    """Yield three parts to hash: actions that are legal anywhere along the walks, their masks at every step, last programs."""
+    """Walk from each of `begins` with fixed random numbers. Yield three byte strings to hash.
+
+    They are the names of the actions that are legal at any step, the masks of these actions at every step, and the text of the
+    last program of each walk.
+    """
     draws = _numbers((len(begins), WALKS, STEPS))
     ways = np.array(
         [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
@@ -154,22 +160,23 @@ def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
 
 
 def _numbers(shape: tuple[int, ...]) -> np.ndarray:
-    """Fixed float64 numbers in [0, 1): raw bits of PCG64, which no release of NumPy changes."""
+    """Return fixed float64 numbers in [0, 1): raw bits of PCG64, which no release of NumPy changes."""
     bits = np.random.PCG64(0).random_raw(math.prod(shape))
     return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Predicted seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
+    """Return the predicted seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
     found = np.zeros((len(rows), 1 + NUM_TERMS))
     fill_terms(rows, graph.tables.ints, graph.tables.floats, graph.room(), found)
     return found
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Traces, float64 [N, TRACED], of coordinate descents from the DESCENTS fastest of the programs `rows` [B, ROW].
+    """Run a coordinate descent from each of the four (`DESCENTS`) fastest of the programs `rows` [B, ROW]. Return their traces.
 
-    `seconds` are rounded to six digits before they are ranked; the first of equal programs comes first.
+    The traces are float64 [N, TRACED], one row for each program that a descent evaluates. `seconds` are rounded to six digits
+    before they are ranked; the first of equal programs comes first.
     """
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
@@ -180,13 +187,13 @@ def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) 
 
 
 def _rounded(seconds: np.ndarray) -> np.ndarray:
-    """Seconds rounded to six decimal digits, 2^-20."""
+    """Round seconds to a mantissa of twenty bits, which is six decimal digits."""
     mantissa, exponent = np.frexp(seconds)
     return np.ldexp(np.rint(mantissa * 2.0**20), exponent)
 
 
 def _six_digits(values: np.ndarray) -> np.ndarray:
-    """Numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Infinities and NaN become (2^30, 0)."""
+    """Encode numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Infinities and NaN become (2^30, 0)."""
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     bits = np.where(finite, np.rint(mantissa * 2.0**20), 2.0**30)

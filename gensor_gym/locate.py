@@ -13,11 +13,14 @@ _MOVED = {
     "results/spaces": "gensor_gym/data/spaces",
     "results/tune": "experiments/data/tuned",
 }
-"""Published path -> present path of data that moved."""
+"""Path at which data were published -> path at which they are now."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """The path itself if it exists, else the shipped file or folder with this path if there is one, else the path itself."""
+    """Find a shipped file or folder. Return the path itself if it exists, else the shipped path of this name if there is one.
+
+    If neither exists, the path itself is returned.
+    """
     here, text = Path(path), Path(path).as_posix()
     for old, new in _MOVED.items():
         if text == old or text.startswith(f"{old}/"):

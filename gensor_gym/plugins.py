@@ -36,12 +36,12 @@ def load_named() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """Name of every loaded plugin -> its package and version."""
+    """Return package and version of every loaded plugin, by the plugin's name."""
     return dict(_loaded)
 
 
 def _installed(name: str) -> EntryPoint:
-    """Entry point of a name; ValueError if no package or several packages have it."""
+    """Return the entry point of a plugin's name. ValueError if no installed package or several packages have it."""
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     if not found:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 _OWNERS: dict[tuple[str, str], str] = {}
-"""(kind, name) of an entry -> the module that registered it. Entries of this project are missing."""
+"""(kind, name) of an entry -> the module that registered it. Entries that this project defines are missing."""
 
 
 def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
@@ -25,12 +25,15 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of a kind's entries that were added by `register`, such as entries of plugins."""
+    """Return the names of a kind's entries that were added by `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """End of a message about unknown names, which suggests similarly spelled `names`; empty if none is similar."""
+    """Return text such as `; did you mean gemm?` for an error message about an unknown name; empty if no known name is similar.
+
+    `name` is the unknown name or several of them, `names` are the known names.
+    """
     known: dict[str, str] = {}
     for one in names:
         known.setdefault(one.lower(), one)
@@ -40,7 +43,7 @@ def near(name: object, names: Iterable[str]) -> str:
 
 
 def check_known(what: str, value: object, known: Iterable[str]) -> None:
-    """ValueError with similar spellings unless a value is in `known`. `what`: kind of value, for the message."""
+    """Raise ValueError, with similar spellings, unless a value is in `known`. `what` is the kind of value, for the message."""
     if value not in (names := list(known)):
         raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
 

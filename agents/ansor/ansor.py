@@ -1,4 +1,4 @@
-"""Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
+"""Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned cost model.
 
 The analytic model of this repository is not used. Constants that the paper does not give are those of the authors' code (TVM
 v0.8).
@@ -26,14 +26,14 @@ TUNINGS = ("evolution", "beam", "none")
 class Ansor:
     """Ansor's search: measure batches of evolved programs until the budget is spent or no new program is found.
 
-    Each batch begins with random programs and the best measured programs. They evolve under the learned model. The best new
-    programs and a share `epsilon` of random programs are measured, and the model is fitted again. Until `warmup` programs are
-    measured, scores are random numbers, as in the authors' code. The defaults are the paper's setting.
+    The first population of a batch consists of random programs and the best measured programs. It evolves under the learned cost
+    model. The best new programs and a share `epsilon` of random programs are measured, and the model is fitted again. Until
+    `warmup` programs are measured, scores are random numbers, as in the authors' code. The defaults are the paper's setting.
     """
 
     space: str = "extended"
     batch: int = 64
-    """Programs measured per batch."""
+    """Number of programs that are measured per batch."""
     epsilon: float = 0.05
     """Share of random programs in a batch. Their number is rounded down."""
     warmup: int = 100
@@ -43,13 +43,13 @@ class Ansor:
     random_generations: int = 2
     """Number of generations while scores are random numbers."""
     measured: float = 0.2
-    """Largest share of the best measured programs in the first population."""
+    """Largest share of a batch's first population that may consist of the best measured programs."""
     mutation: float = 0.85
     crossover: float = 0.05
     shrinkage: float = 1.0
     """L2 penalty on leaf values of the model's trees."""
     max_innermost: int = 64
-    """Bound on the innermost factor of an axis."""
+    """Largest innermost factor of an axis: its register tile, divided by its virtual threads on a GPU."""
     beyond: bool = True
     """Whether sketches include algorithms and knobs that Ansor does not have (see `agents.ansor.sketches`)."""
     limited: bool = False
@@ -57,26 +57,32 @@ class Ansor:
     tuning: str = "evolution"
     """`evolution`, or an ablation of the paper: `beam` (beam search on incomplete programs) or `none` (random search)."""
     patience: int = 5
-    """Number of consecutive batches without a new trial after which the space counts as exhausted."""
+    """Number of consecutive batches without a new trial after which the search ends."""
 
     @property
     def unguided(self) -> int:
-        """Number of trials at the start of a search that no measurement guides."""
+        """Return the number of trials that are chosen before any measurement of this search can guide the choice."""
         return max(self.batch, self.warmup)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure batch after batch until the budget is spent or `patience` batches in a row have no new trial."""
+        """Measure batch after batch until the budget is spent.
+
+        The search also ends after `patience` batches in a row in which no program was new.
+        """
         rounds = self.rounds(session, rng, self.model())
         idle = 0
         while idle < self.patience:
             idle = 0 if rounds.advance(self.batch) else idle + 1
 
     def model(self) -> ScoreModel:
-        """A model without data."""
+        """Make an unfitted cost model."""
         return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
-        """A search that is advanced batch by batch. Several tasks may share `model`. ValueError for invalid fields."""
+        """Begin a search that the caller advances batch by batch.
+
+        Several searches may share `model`, and then learn from each other's measurements. ValueError for invalid hyperparameters.
+        """
         if self.batch < 1 or self.population < 1 or not 0 <= self.epsilon <= 1 or not 0 <= self.measured <= 1:
             raise ValueError(
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
@@ -90,7 +96,7 @@ class Ansor:
 class AnsorSmall(Ansor):
     """Our variant of Ansor for tens of trials: it measures batches of 8, and the model predicts after the first batch.
 
-    It has no penalty on leaf values: with it, the few slow programs at the start have too little weight for any tree to grow.
+    Leaf values are not penalised: a penalty would leave the few slow programs at the start too little weight to grow a tree.
     """
 
     batch: int = 8
@@ -101,7 +107,7 @@ class AnsorSmall(Ansor):
 
 
 class Rounds:
-    """State of Ansor's search between batches."""
+    """A running search of Ansor: the programs measured so far and the learned model, between one batch and the next."""
 
     def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
         self.settings, self.session, self.rng, self.model = settings, session, rng, model
@@ -115,7 +121,7 @@ class Rounds:
         self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
-        """Measure one batch of at most `limit` programs; return the number of new trials."""
+        """Measure one batch of at most `limit` programs; return how many of them were new to the session."""
         before = self.session.trials
         chosen = self._choose(min(limit, self.settings.batch))
         if len(chosen) == 0:
@@ -140,7 +146,10 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Candidates, best score first: all programs that evolution or the beam visits; no programs for `tuning="none"`."""
+        """Return the programs to measure next, best predicted score first.
+
+        They are all programs that evolution or beam search visits. With `tuning="none"` the result is empty.
+        """
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":

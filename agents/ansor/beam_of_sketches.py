@@ -16,11 +16,14 @@ from gensor_gym.construction import ConstructionGraph
 WIDTH = 128
 """Number of incomplete programs that are kept after a decision."""
 BRANCHES = 16
-"""Number of values that are tried for a program's next decision. WIDTH x BRANCHES is the size of a generation of evolution."""
+"""Number of values that are tried for the next decision of each program in the beam.
+
+WIDTH x BRANCHES is the size of a generation of evolution.
+"""
 
 
 class BeamOfSketches:
-    """Beam search that completes programs of a graph's sketches."""
+    """Beam search that starts from sketches (partly decided programs) of a graph and decides one axis or knob at a time."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch]) -> None:
         self.graph = graph
@@ -28,9 +31,10 @@ class BeamOfSketches:
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
-        """Distinct complete programs, best score first.
+        """Run the beam search; return the distinct complete programs that it ends with, highest score first.
 
-        Sketches differ in their number of decisions: a complete program stays unchanged while other programs are completed.
+        Sketches need different numbers of decisions. A program that is complete stays in the beam unchanged while others are
+        completed.
         """
         beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
@@ -49,7 +53,11 @@ class BeamOfSketches:
         return self._legal(beam)
 
     def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
-        """Variants [B, ROW] of a row with random values of its next decision; the row itself if nothing is undecided."""
+        """Return copies of an encoded program [B, ROW], each with another random value of its next undecided column.
+
+        `number` is the index of the program's sketch, `step` the number of decisions made. If nothing is undecided, the only copy
+        is the program itself.
+        """
         if step >= len(self._decisions[number]):
             return row[None]
         column = self._decisions[number][step]

@@ -24,19 +24,22 @@ from gensor_gym.graph.tables.tables import IS_CPU, NUM_LEVELS
 
 TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
-"""Probabilities of mutating tiles, parallel granularity, unrolling and vectorisation, computation location (TVM v0.8)."""
+"""Kind of hardware -> probabilities of the four mutations (TVM v0.8).
+
+They change tiles, parallel granularity, unrolling and vectorisation, and computation location.
+"""
 FACTORS = ("thread_split", "reduce_threads", "split_k")
-"""Knobs that are factors of a reduction. They are mutated together with tiles."""
+"""Knobs that split a reduction into factors. They are mutated together with tiles."""
 
 LEAST = 50
 """Smallest number of random programs in a first population (TVM v0.8: sample_init_min_population)."""
 ROUNDS = 500
-"""Maximum number of rounds in which random programs are drawn for a first population."""
+"""Maximum number of rounds of draws for the random programs of a first population."""
 DRAWS = 5
 """Number of random numbers that decide one child."""
 
 Score = Callable[[np.ndarray], np.ndarray]
-"""Predicted scores float64 [B] of rows [B, ROW]; larger is better."""
+"""Function that predicts the scores float64 [B] of encoded programs [B, ROW]; larger is better."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,12 @@ class Settings:
     mutation: float = 0.85
     crossover: float = 0.05
     tries: int = 10
-    """Maximum number of rounds in which children are drawn. Copies of parents then replace missing children."""
+    """Maximum number of rounds of draws for the children of a generation. Copies of parents then replace missing children."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """Programs: their rows [P, ROW] and the indices [P] of their sketches."""
+    """A set of P programs: each is encoded as a row of `rows` [P, ROW], and `sketches` [P] is the index of its sketch."""
 
     rows: np.ndarray
     sketches: np.ndarray
@@ -62,29 +65,29 @@ class Population:
         return len(self.rows)
 
     def take(self, indices: np.ndarray) -> Population:
-        """The programs at these indices."""
+        """Return the programs at the given positions of this population."""
         return Population(self.rows[indices], self.sketches[indices])
 
     def head(self, count: int) -> Population:
-        """The first `count` programs, or all if the population is smaller."""
+        """Return the first `count` programs, or all if the population is smaller."""
         return self.take(np.arange(min(count, len(self))))
 
     def joined(self, other: Population) -> Population:
-        """The programs of this population, then those of `other`."""
+        """Return a population with the programs of this one, then those of `other`."""
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
 
     def keys(self) -> list[bytes]:
-        """Hashable keys of the programs."""
+        """Return one hashable key per program: the bytes of its row."""
         return [row.tobytes() for row in self.rows]
 
     def new(self, known: Container[bytes] = ()) -> Population:
-        """The distinct programs whose keys are not in `known`, in the order of this population."""
+        """Return the distinct programs whose keys are not in `known`, in the order of this population."""
         first = {key: i for i, key in reversed(list(enumerate(self.keys()))) if key not in known}
         return self.take(np.sort(np.fromiter(first.values(), dtype=np.int64, count=len(first))))
 
 
 class Evolution:
-    """Sampling and evolutionary search of programs of a graph's sketches."""
+    """Random sampling and evolutionary search of programs, within the sketches of one graph."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch], settings: Settings) -> None:
         self.graph, self.sketches, self.settings = graph, sketches, settings
@@ -97,9 +100,10 @@ class Evolution:
         self._kinds = [self._chances(number) for number in range(len(sketches))]
 
     def sample(self, rng: np.random.Generator, count: int) -> Population:
-        """Draw up to `count` random legal programs that pass `thread_binding.binds`; all sketches are equally likely.
+        """Draw up to `count` random legal programs; all sketches are equally likely.
 
-        Fewer are returned if few draws are legal: after `tries` rounds LEAST programs suffice, after ROUNDS rounds any number.
+        On a GPU, programs must also have enough threads (`thread_binding.binds`). If few draws are legal, fewer programs are
+        returned: 50 (`LEAST`) suffice after `tries` rounds of draws, any number after 500 (`ROUNDS`) rounds.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):
@@ -115,7 +119,10 @@ class Evolution:
         return found.head(count)
 
     def evolve(self, first: Population, score: Score, generations: int, rng: np.random.Generator) -> Population:
-        """All distinct programs of all generations, highest score first; equal scores stay in the order of appearance."""
+        """Evolve the programs `first`; return all distinct programs of all generations, highest score first.
+
+        Programs with equal scores stay in the order in which they appeared.
+        """
         scores: dict[bytes, float] = {}
         met, now = first.head(0), first
         for generation in range(generations + 1):
@@ -128,7 +135,10 @@ class Evolution:
         return met.take(np.argsort([-scores[key] for key in met.keys()], kind="stable"))
 
     def _breed(self, parents: Population, scores: np.ndarray, rng: np.random.Generator) -> Population:
-        """Breed the next generation. Parents are drawn with probabilities proportional to their scores, clipped at 0."""
+        """Breed the next generation of programs by mutation and crossover.
+
+        Parents are drawn with probabilities proportional to their `scores`, where negative scores count as 0.
+        """
         chances = np.maximum(scores, 0.0)
         chances = chances / chances.sum() if chances.sum() > 0 else np.full(len(chances), 1.0 / len(chances))
         wanted = min(self.settings.population, len(parents))
@@ -145,7 +155,10 @@ class Evolution:
         return children.joined(parents.take(rng.choice(len(parents), size=wanted - len(children), p=chances)))
 
     def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
-        """Rows [B, ROW] of one child per parent: a mutant, a crossover with the mate, or a copy. A child may be illegal."""
+        """Return one child per parent, as rows [B, ROW]: a mutant, a crossover with the mate, or a copy of the parent.
+
+        Children may be illegal programs.
+        """
         rows = parents.rows.copy()
         draws = rng.random((len(rows), DRAWS))
         crossed = self.settings.mutation + self.settings.crossover
@@ -157,7 +170,10 @@ class Evolution:
         return rows
 
     def _by_kind(self, sketch: Sketch) -> dict[int, list[Column]]:
-        """Kind of mutation -> the sketch's undecided knobs that it changes. Knobs of no other kind are pragmas."""
+        """Group a sketch's undecided knobs by the kind of mutation that changes them: tiles, computation location, or pragmas.
+
+        A knob that belongs to neither of the first two kinds counts as a pragma.
+        """
         factors, locations = ([KNOB + KNOB_INDEX[n] for n in names] for names in (FACTORS, LOCATIONS))
         kinds: dict[int, list[Column]] = {TILES: [], PRAGMA: [], LOCATION: []}
         for knob in sketch.knobs:
@@ -171,7 +187,10 @@ class Evolution:
         return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
     def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
-        """Mutate a row in place; four draws from [0, 1) decide how. A row that cannot be mutated stays unchanged."""
+        """Mutate an encoded program in place; a row that cannot be mutated stays unchanged.
+
+        The random numbers `draws` from [0, 1) choose the kind of mutation, the axis or knob, and its new value.
+        """
         kind = bisect_right(self._kinds[sketch], draws[0])
         if kind > LOCATION:
             return

@@ -1,4 +1,4 @@
-"""The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
+"""Derive the innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
 Statements are the update of an output element, its store, a copy for every staged or packed operand, and the addition of partial
 sums if a reduction is split. Loops are listed from the outermost. They follow from the schedule, not from generated code. An
@@ -19,12 +19,16 @@ from gensor_gym.operators.traits import is_product
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1
-"""Value of `axis` for the loop over the partial sums of a split reduction."""
+"""Value of `Loop.axis` for the loop over the partial sums of a split reduction, which belongs to no axis."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: axis slot, number of iterations in each program float64 [B], kind (SERIAL, ..), and tile level."""
+    """A loop around a statement, for a batch of B programs that all have it.
+
+    `axis` is the slot of the axis, `extent` float64 [B] the number of iterations in each program, `kind` a constant such as
+    SERIAL, and `level` the tile level.
+    """
 
     axis: int
     extent: np.ndarray
@@ -34,7 +38,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement with its loops, tensor accesses and operations. `present` bool [B] says which programs contain it."""
+    """An innermost statement of B programs with its loops, tensor accesses and operations.
+
+    `present` bool [B] says which of the programs contain the statement.
+    """
 
     name: str
     present: np.ndarray
@@ -48,10 +55,13 @@ class Nest:
 
 
 class Programs:
-    """Programs of one graph, as rows [B, ROW], with their tiles. All have the same loop order and the same vector axis."""
+    """A batch of B programs of one graph, with their tile sizes; all have the same loop order and the same vectorised axis."""
 
     def __init__(self, graph: ConstructionGraph, rows: np.ndarray) -> None:
-        """Read the tiles of the rows, float64 [B, L, A]. A tile is clipped to the extent of its axis."""
+        """Decode the tile sizes float64 [B, levels, axes] of encoded programs `rows` [B, ROW].
+
+        A tile that is longer than its axis counts as long as the axis.
+        """
         self.graph, self.rows, self.ints = graph, rows, graph.tables.ints
         self.cpu = bool(self.ints[IS_CPU])
         extent = self.ints[EXTENT : EXTENT + MAX_AXES].astype(np.float64)
@@ -64,18 +74,21 @@ class Programs:
         self.reduce = [a for a in self.axes if a >= SPATIAL_SLOTS]
 
     def knob(self, name: str) -> np.ndarray:
-        """Value of a knob in every program, float64 [B]."""
+        """Return the value of a knob in every program, float64 [B]."""
         values = np.array(KNOBS[KNOB_INDEX[name]].values, dtype=np.float64)
         return values[self.rows[:, KNOB + KNOB_INDEX[name]]]
 
     def steps(self, axis: int, outer: int, inner: int) -> np.ndarray:
-        """Number of tiles of level `inner` in a tile of level `outer`, along an axis. Level MAX_LEVELS is the whole extent."""
+        """Count the tiles of level `inner` in one tile of level `outer` along an axis, float64 [B].
+
+        With `outer=MAX_LEVELS` the whole extent of the axis is divided.
+        """
         whole = self.extent[axis] if outer == MAX_LEVELS else self.tiles[:, outer, axis]
         return np.ceil(whole / self.tiles[:, inner, axis])
 
 
 def nests_of(programs: Programs) -> list[Nest]:
-    """All possible statements of the programs; `Nest.present` says which programs contain a statement."""
+    """List every statement that one of the programs may contain; `Nest.present` says which programs do contain it."""
     op = programs.graph.operator
     loops = _cpu_loops(programs) if programs.cpu else _gpu_loops(programs)
     write, ones = int(programs.ints[NUM_READS]), np.ones(len(programs.rows), dtype=bool)
@@ -95,7 +108,10 @@ def nests_of(programs: Programs) -> list[Nest]:
 
 
 def _cpu_loops(p: Programs) -> list[Loop]:
-    """Loops of a CPU program in the order of `codegen.c.loops`: tasks, reduce blocks and L1 tiles, register tiles, points."""
+    """List the loops of CPU programs, outermost first, as `codegen.c.loops` generates them.
+
+    These are loops over parallel tasks, blocks of the reduction, L1 tiles, register tiles, and the elements of a register tile.
+    """
     slot = int(p.ints[VECTOR_SLOT + int(p.rows[0, KNOB + KNOB_INDEX["convolution"]])])
     others, vector = [a for a in p.spatial if a != slot], [a for a in p.spatial if a == slot]
     inside = p.rows[0, KNOB + KNOB_INDEX["loop_order"]] == 0
@@ -120,7 +136,10 @@ def _cpu_loops(p: Programs) -> list[Loop]:
 
 
 def _gpu_loops(p: Programs) -> list[Loop]:
-    """Loops of a GPU program: blocks, virtual threads, threads, reduction steps, reduction points, elements of a thread."""
+    """List the loops of GPU programs, outermost first.
+
+    These are blocks, virtual threads, threads, steps of the reduction, single reduction iterations, and the elements of a thread.
+    """
     split, threads = p.knob("split_k"), p.knob("reduce_threads")
     loops = [Loop(a, p.steps(a, MAX_LEVELS, 1), BLOCK, 2) for a in p.spatial]
     inner: list[Loop] = []
@@ -139,7 +158,10 @@ def _gpu_loops(p: Programs) -> list[Loop]:
 
 
 def _copy(p: Programs, loops: list[Loop], tensor: int) -> Nest:
-    """The statement that copies an operand's tile. It runs once per iteration of the loops outside the tile's level."""
+    """Build the statement that copies a tile of operand `tensor` into shared memory or a packed buffer.
+
+    It runs once per iteration of the loops outside the tile's level.
+    """
     level = 2 if p.cpu else 1
     if p.cpu:
         present = (p.knob("pack_a") if tensor == 0 else p.knob("pack_b") if tensor == 1 else np.zeros(len(p.rows))) > 0

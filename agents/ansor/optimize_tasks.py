@@ -19,14 +19,14 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class TasksResult:
-    """Result of a search over several tasks."""
+    """Result of `optimize_tasks`: the best program of every operator, and how the batches of trials were distributed."""
 
     results: tuple[Result | None, ...]
     """Result of every operator; None for an operator whose kernels all failed."""
     order: tuple[int, ...]
-    """Index of the task of every batch."""
+    """For every batch, the index of the operator that it was spent on."""
     objective: tuple[float, ...]
-    """Objective after every batch; infinite until every task has a program."""
+    """Value of the objective after every batch; infinite until every operator has a program."""
     trials: tuple[int, ...]
     """Total number of trials spent after every batch."""
 
@@ -44,12 +44,12 @@ def optimize_tasks(
     backend: str | Backend = "auto",
     store: str | None = None,
 ) -> TasksResult:
-    """Search several operators with `trials` distinct trials in total and one learned model for all.
+    """Search several operators with `trials` distinct measured programs in total and one learned model for all.
 
-    `weights` are the numbers of appearances of the operators, [n] or [networks, n]; None counts each once. `objective` is a
-    function of `agents.ansor.task_scheduler`, by default the total latency with these weights. A task whose latency has not
-    decreased in `early_stopping` trials gets no more trials. ValueError for no operators, unknown or repeated operators, and
-    invalid numbers.
+    `weights` [n] says how often each of the n operators occurs in a network, or [networks, n] in several networks; None counts
+    each operator once. `objective` is a function of `agents.ansor.task_scheduler` that the scheduler minimises, by default the
+    total latency with these weights. An operator whose latency has not decreased in `early_stopping` trials gets no more trials.
+    ValueError for no operators, unknown or repeated operators, and invalid numbers.
     """
     chosen = strategy or Ansor()
     tasks = [Task.of(operator, hardware, backend, chosen.space) for operator in operators]
@@ -89,9 +89,9 @@ def _spend(
     early_stopping: int | None,
     rng: np.random.Generator,
 ) -> list[tuple[int, float, int]]:
-    """Give batches to tasks until the trials are spent or no task may get more.
+    """Give batches of trials to the searches until the trials are spent or no search may get more.
 
-    Returns (task, objective after the batch, total trials after the batch) for each batch.
+    Return (index of the search, objective after the batch, total trials after the batch) for each batch.
     """
     operators = [search.session.task.operator for search in searches]
     progress = [Progress(float(op.flops), op.name) for op in operators]

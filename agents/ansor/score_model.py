@@ -30,7 +30,7 @@ GAIN = 1e-4
 
 @dataclass
 class ScoreModel:
-    """Measured programs of one or several tasks, and the trees that are fitted to them."""
+    """Ansor's cost model: boosted trees, and the measured programs of one or several tasks to which they are fitted."""
 
     warmup: int = 100
     """Smallest number of measured programs for a fit (TVM v0.8: num_warmup_sample)."""
@@ -51,14 +51,20 @@ class ScoreModel:
         return self._trees is not None
 
     def add(self, task: str, features: Statements, seconds: np.ndarray) -> None:
-        """Add measured programs of a task: their features and seconds float64 [B], infinite for failed programs."""
+        """Add measured programs of a task: the features of their statements, and their seconds float64 [B].
+
+        Seconds are infinite for failed programs.
+        """
         if len(seconds) != features.count:
             raise ValueError(f"{len(seconds)} timings for {features.count} programs: expected one each")
         self._features.setdefault(task, []).append(features)
         self._seconds.setdefault(task, []).append(np.asarray(seconds, dtype=np.float64))
 
     def fit(self) -> None:
-        """Fit from scratch to all data. Nothing happens with fewer than `warmup` programs, or if all programs failed."""
+        """Fit the trees from scratch to all data.
+
+        Nothing happens with fewer than `warmup` programs, or if all programs failed.
+        """
         if self.count < max(self.warmup, 1):
             return
         parts, targets = [], []
@@ -72,7 +78,10 @@ class ScoreModel:
             self._trees = _fitted(Statements.joined(parts), target, self.shrinkage)
 
     def predict(self, features: Statements) -> np.ndarray:
-        """Scores float64 [B], estimates of speed relative to the task's fastest program. ValueError before the first fit."""
+        """Predict scores float64 [B] of programs, which estimate their speed relative to the task's fastest program.
+
+        ValueError before the first fit.
+        """
         if self._trees is None:
             raise ValueError(f"the model is not fitted: {self.count} programs measured, {self.warmup} needed")
         return _sums(np.asarray(self._trees.inplace_predict(features.values)), features.program, features.count)
@@ -83,7 +92,10 @@ def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
 
 
 def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
-    """Fit trees until PATIENCE trees bring no gain. These last trees are kept, as in the authors' code."""
+    """Fit boosted trees until 50 (`PATIENCE`) in a row bring no gain; these last trees are kept, as in the authors' code.
+
+    `target` is the throughput of each program relative to the best, and `shrinkage` XGBoost's L2 penalty.
+    """
     import xgboost as xgb  # from the extra `lab`; only fitting a model needs it
 
     data, program = xgb.DMatrix(features.values), features.program

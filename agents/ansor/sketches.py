@@ -1,10 +1,10 @@
-"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are undecided.
+"""Ansor's sketches (OSDI 2020, section 4): partly decided programs, derived by rules, without tile sizes and annotations.
 
-Here, a sketch is a set of programs of our space: the allowed chains of tiles of every axis, and the allowed values of every knob.
-The rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are always
-tiled, with a fused epilogue, accumulators in registers, and staged reads in shared memory. So the rules Always Inline, Fusion,
-Add Cache Stage and Skip leave no choice. The remaining rules decide the number of tile levels, the factors of a reduction and,
-like the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
+Here, a sketch is a set of programs of our space: the allowed tile sizes of every axis, and the allowed values of every knob. The
+rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are always tiled,
+with a fused epilogue, accumulators in registers, and staged reads in shared memory. So the rules Always Inline, Fusion, Add Cache
+Stage and Skip leave no choice. The remaining rules decide the number of tile levels, the factors of a reduction and, like the
+paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ from gensor_gym.operators.types import Operator
 PARALLEL = 16
 """Number of parallel tasks per core that counts as enough (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs that Ansor has. `beyond` adds the other knobs of the space."""
+"""Knobs that Ansor has too. `beyond` of `derive_sketches` adds the other knobs of the space."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
-"""Values of algorithmic knobs that Ansor's own rules can produce: direct convolutions without tensor cores."""
+"""Values of those knobs that choose an algorithm which Ansor's own rules can produce: direct convolutions, no tensor cores."""
 
 Options = dict[str, tuple[int, ...]]
 """Name of a knob -> its allowed values."""
 
 
 class Sketch(Coordinates):
-    """A structure: one column per axis slot and per undecided knob, with the values that the rules allow."""
+    """A partly decided program: the values that Ansor's rules allow for every axis and for every undecided knob.
+
+    It has one column (a list of allowed values) per axis slot and per undecided knob.
+    """
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
         super().__init__(base, columns)
@@ -42,21 +45,24 @@ class Sketch(Coordinates):
 
     @property
     def axes(self) -> tuple[Column, ...]:
-        """Columns of all axis slots, in the order of the slots."""
+        """The columns of the axes, in the order of the axis slots; their values are the allowed tile sizes of all levels."""
         return self.columns[:MAX_AXES]
 
     @property
     def knobs(self) -> tuple[Column, ...]:
-        """Columns of the undecided knobs."""
+        """The columns of the undecided knobs, with their allowed values."""
         return self.columns[MAX_AXES:]
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random rows int32 [count, ROW], legal or not. Each axis is uniform over its chains, each knob over its values."""
+        """Draw random programs, encoded as rows int32 [count, ROW]; they may be illegal.
+
+        The tile sizes of each axis, and each knob, are drawn uniformly from the sketch's allowed values.
+        """
         return self.rows(self.draw(rng, count))
 
 
 def has_data_reuse(op: Operator) -> bool:
-    """Whether several outputs use the same elements of an operand. Ansor tiles such operators on several levels."""
+    """Return whether several outputs use the same elements of an operand. Ansor tiles such operators on several levels."""
     missing = sum(
         any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
     )
@@ -64,7 +70,10 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether outputs alone give too little parallelism, so that the reduction is split (rule 6; on a GPU across threads)."""
+    """Return whether the outputs alone give too little parallelism, so that the reduction is split too (Ansor's rule 6).
+
+    On a GPU it is split across threads.
+    """
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)
@@ -103,7 +112,10 @@ def derive_sketches(
 
 
 def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
-    """Restrict a sketch to the chains that a template would have. An axis that has no such chain keeps all its chains."""
+    """Restrict a sketch to the tile sizes that a manual template would have (`limited` of `derive_sketches`).
+
+    An axis that has no such tile sizes keeps all of its own.
+    """
     kept = []
     for column in sketch.axes:
         chains = column.values
@@ -116,7 +128,10 @@ def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
-    """Usable values of every knob that the space changes; without `beyond`, only the knobs and algorithms of Ansor."""
+    """Return the usable values of every knob that the space changes, by the knob's name.
+
+    Without `beyond`, only the knobs and algorithms that Ansor has are included.
+    """
     ints = graph.tables.ints
     found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
     if beyond:
@@ -126,7 +141,10 @@ def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if allowed, with each way to split it."""
+    """Apply Ansor's rule 6: one variant with the whole reduction and, if allowed, one for each way to split the reduction.
+
+    Return (suffix for the sketch's name, allowed values of every knob) for each variant.
+    """
     knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
     whole = options | dict.fromkeys(knobs, (1,))
     found = [("", whole)]
@@ -137,7 +155,10 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Variants (suffix of the name, options) for every algorithm, because algorithms differ in tiles and knobs."""
+    """Split the allowed values into one variant per algorithm, because algorithms differ in their tiles and knobs.
+
+    Return (suffix for the sketch's name, allowed values of every knob) for each variant.
+    """
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []
@@ -171,7 +192,10 @@ def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost
 
 
 def _kept(graph: ConstructionGraph, base: np.ndarray, axis: Column, max_innermost: int) -> np.ndarray:
-    """Whether the structure allows each chain of an axis, bool [C]. Without data reuse, cache tiles are not allowed."""
+    """Return which values of an axis's column (tile sizes of all levels) the sketch allows, bool [C].
+
+    Without data reuse no cache tiles are allowed. With tensor cores the innermost tile is a whole number of fragments.
+    """
     ints, chains = graph.tables.ints, axis.values
     if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
         step = int(fragment_length(base, axis.first - TILE, ints))

@@ -25,7 +25,10 @@ CURVE = 10
 """Number of points on the curve of arithmetic intensity."""
 OPERATIONS = ("mad", "add", "mul", "div", "cmp", "math", "other")
 POSITIONS = 8
-"""Number of one-hot positions of annotated loops: no loop; inner, middle or outer spatial; the same of reduce axes; both."""
+"""Number of one-hot positions of annotated loops in a nest.
+
+They are: no such loop; inner, middle or outer spatial loop; inner, middle or outer reduce loop; both kinds.
+"""
 BUFFER = 18
 NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 3 + len(KNOBS)
 """Number of features of a statement."""
@@ -33,7 +36,10 @@ NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 
 
 @dataclass(frozen=True)
 class Statements:
-    """Features float32 [R, F] of statements, and the program of each statement, int64 [R], numbered below `count`."""
+    """Features of the statements of `count` programs.
+
+    `values` float32 [R, F] has one row per statement, and `program` int64 [R] is the index of the program that contains it.
+    """
 
     values: np.ndarray
     program: np.ndarray
@@ -41,7 +47,7 @@ class Statements:
 
     @classmethod
     def joined(cls, parts: list[Statements]) -> Statements:
-        """Concatenate batches. The programs of the result are numbered consecutively."""
+        """Concatenate the features of several batches of programs. The programs of the result are numbered consecutively."""
         starts = np.cumsum([0, *(part.count for part in parts)])
         values = [np.empty((0, NUM_FEATURES), dtype=np.float32), *(part.values for part in parts)]
         program = [np.empty(0, dtype=np.int64), *(p.program + s for p, s in zip(parts, starts[:-1], strict=True))]
@@ -49,7 +55,7 @@ class Statements:
 
 
 def statement_features(graph: ConstructionGraph, rows: np.ndarray) -> Statements:
-    """Features of all statements of the programs `rows` int32 [B, ROW], which must be well formed."""
+    """Compute the features of all statements of encoded programs `rows` int32 [B, ROW], which must be well formed."""
     order, convolution = (KNOB + KNOB_INDEX[name] for name in ("loop_order", "convolution"))
     structures = rows[:, [order, convolution]]
     values, programs = [np.empty((0, NUM_FEATURES), dtype=np.float32)], [np.empty(0, dtype=np.int64)]
@@ -92,9 +98,10 @@ def _product(p: Programs, loops: list[Loop]) -> np.ndarray:
 
 
 def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Features [B, 8]: the log of the number of each operation, then of guarded iterations.
+    """Return features [B, 8]: the logs of how often each kind of operation runs, then of the number of guarded iterations.
 
-    Iterations are guarded if a tile or padding reaches beyond an axis or a tensor.
+    Iterations are guarded by a condition if a tile or padding reaches beyond an axis or a tensor. `turns` is the number of times
+    that the statement runs.
     """
     counts = [_log(nest.operations.get(name, 0.0) * turns) for name in OPERATIONS]
     padded = any(p.ints[PADDED + tensor] for tensor, _ in nest.accesses)
@@ -105,9 +112,10 @@ def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.ndarray:
-    """Features [B, 11] of the loops of some kinds that have more than one iteration.
+    """Return features [B, 11] of the loops whose kind is in `kinds` (such as vectorised, unrolled or parallel loops).
 
-    They are the number of loops, the log of their total iterations, the log of the innermost loop's iterations, and the position.
+    Only loops with more than one iteration count. The features are the number of these loops, the log of their total iterations,
+    the log of the innermost loop's iterations, and the one-hot position (POSITIONS).
     """
     mine = [loop for loop in loops if loop.kind in kinds]
     number, product, length = np.zeros(len(p.rows)), np.ones(len(p.rows)), np.zeros(len(p.rows))
@@ -126,7 +134,7 @@ def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.nda
 
 
 def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """Features [B, 8] of parallelism on a GPU, all 0 on a CPU.
+    """Return features [B, 8] of parallelism on a GPU, all 0 on a CPU.
 
     The columns are 1; the logs of the numbers of blocks along the innermost spatial axis, the second innermost, and all other
     axes; the same three for threads; and the log of the number of virtual threads.
@@ -143,9 +151,10 @@ def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
 
 
 def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
-    """(elements touched by every access [D + 1, accesses, B], number of iterations [D + 1, B]) inside each loop.
+    """Count what runs inside each of the D loops of a statement.
 
-    Entry d counts loop d and all loops inside it; entry D counts no loop.
+    Return (number of elements that every access touches [D + 1, accesses, B], number of iterations [D + 1, B]). Entry d counts
+    loop d and all loops inside it; entry D counts a single run of the statement.
     """
     depth, size = len(nest.loops), len(p.rows)
     touched = np.ones((depth + 1, max(1, len(nest.accesses)), size))
@@ -163,7 +172,10 @@ def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
-    """Lengths [dimensions, B] of the box of a tensor that is touched by `reach` [axes, B] iterations along the axes."""
+    """Return the side lengths [dimensions, B] of the box of a tensor's elements that a part of the iterations touches.
+
+    `reach` [axes, B] is the number of iterations along each axis.
+    """
     at = COEF + tensor * MAX_DIMS * MAX_AXES
     dims = int(p.ints[NUM_DIMS + tensor])
     steps = p.ints[at : at + dims * MAX_AXES].reshape(dims, MAX_AXES)
@@ -185,7 +197,7 @@ def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) ->
 def _buffer(
     p: Programs, nest: Nest, number: int, touched: np.ndarray, inner: np.ndarray, moved: np.ndarray
 ) -> list[np.ndarray]:
-    """Features [B] of one access: bytes, cache lines, kind of reuse, reuse distance and count, stride."""
+    """Return the features of one tensor access, each [B]: bytes, cache lines, kind of reuse, reuse distance and count, stride."""
     tensor = nest.accesses[number][0]
     item = float(p.ints[ITEM + tensor])
     stride, count, distance, distance_bytes = (np.zeros(len(p.rows)) for _ in range(4))
@@ -215,7 +227,10 @@ def _buffer(
 
 
 def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Logs [B, 10] of the arithmetic intensity of the loops, interpolated at ten equidistant points of log operations."""
+    """Sample the curve of arithmetic intensity over the loops of a statement; return its logs [B, 10].
+
+    The samples are at ten equidistant points of the log of the number of operations, with linear interpolation between loops.
+    """
     work = max(sum(nest.operations.values()), 1.0)
     done = np.log2(inner * work)[::-1]
     intensity = done - np.log2(touched.sum(axis=1) * 4.0)[::-1]
@@ -230,7 +245,7 @@ def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
 
 
 def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Logs [B, 4]: bytes of the written buffer, all iterations, number of times it is filled, elements per filling."""
+    """Return the logs [B, 4] of the written buffer's bytes, the statement's runs, fills of the buffer, and elements per fill."""
     if nest.allocated is None:
         tensor = nest.accesses[-1][0]
         size = float(np.prod(p.ints[VIEW + tensor * MAX_DIMS : VIEW + tensor * MAX_DIMS + p.ints[NUM_DIMS + tensor]]))
@@ -241,6 +256,6 @@ def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _outside(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Features [B, 3]: log of all iterations, number of loops with more than one iteration, log of the unrolling."""
+    """Return features [B, 3]: log of the statement's runs, number of loops with more than one iteration, log of knob `unroll`."""
     number = sum(((loop.extent > 1).astype(np.float64) for loop in nest.loops), start=np.zeros(len(p.rows)))
     return np.column_stack([_log(turns), number, _log(p.knob("unroll"))])

@@ -20,10 +20,10 @@ import numpy as np
 
 
 class Scheduler(Protocol):
-    """A rule that chooses the task of the next batch."""
+    """Interface of a rule that chooses the task whose search gets the next batch of trials."""
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the chosen task; None if all tasks are dead."""
+        """Return the index of the chosen task; None if all tasks are dead (get no more batches)."""
 
 
 Objective = Callable[[np.ndarray], float]
@@ -31,23 +31,29 @@ Objective = Callable[[np.ndarray], float]
 STEP = 1e-4
 """Relative step of the finite difference for df/dg."""
 GROUP = 1.618
-"""Tasks of one operator class are similar if log_1.618 of their numbers of operations has the same integer part."""
+"""Base of the logarithm that groups tasks by size.
+
+Tasks of one operator class are similar if log_1.618 of their numbers of operations has the same integer part.
+"""
 PATIENT = 5
-"""A task may leave its group as too slow if it has had this many batches more than every other task of the group."""
+"""A task may leave its group as too slow once it has had this many batches more than every other task of the group."""
 
 
 def total_latency(weights: np.ndarray) -> Objective:
-    """Objective f1: total latency of all networks. `weights` [networks, n] are each task's appearances in each network."""
+    """Return objective f1: the total latency of all networks.
+
+    `weights` [networks, n] says how often each of the n tasks occurs in each network.
+    """
     return lambda g: float((_appearances(weights) @ g).sum())
 
 
 def latency_targets(weights: np.ndarray, targets: np.ndarray) -> Objective:
-    """Objective f2: the sum over networks of max(latency, target). A latency below the target gains nothing."""
+    """Return objective f2: the sum over networks of max(latency, target), so that being faster than the target gains nothing."""
     return lambda g: float(np.maximum(_appearances(weights) @ g, targets).sum())
 
 
 def geometric_speedup(weights: np.ndarray, baselines: np.ndarray) -> Objective:
-    """Objective f3: minus the geometric mean of the networks' speedups, baseline / latency."""
+    """Return objective f3: minus the geometric mean of the networks' speed-ups, which are baseline / latency."""
     return lambda g: -float(np.exp(np.mean(np.log(baselines / (_appearances(weights) @ g)))))
 
 
@@ -60,7 +66,10 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """Progress of a task: operations, operator class, and best latency after every batch (infinite without a program)."""
+    """Progress of one task: its operator's class and number of operations, and the best latency after every batch.
+
+    The latency is infinite as long as no program has run.
+    """
 
     flops: float
     kind: str
@@ -73,11 +82,15 @@ class Progress:
 
     @property
     def latency(self) -> float:
-        """Seconds of the best program so far."""
+        """Latency of the best program so far, in seconds; infinite before the first batch."""
         return self.best[-1] if self.best else math.inf
 
     def record(self, latency: float, new_trials: int, early_stopping: int | None) -> None:
-        """Record one batch. The task is dead without a new trial, or `early_stopping` trials after its latency last decreased."""
+        """Record one batch: the best latency that it measured, and its number of new trials.
+
+        The task is dead (gets no more batches) after a batch without a new trial, or `early_stopping` trials after its latency
+        last decreased.
+        """
         self.trials += new_trials
         if latency < self.latency:
             self.last_gain = self.trials
@@ -88,14 +101,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class GradientScheduler:
-    """Ansor's scheduler: every task gets one batch, in order; then the task with the largest gradient gets the next."""
+    """Ansor's scheduler: every task gets one batch, in order; then the task with the largest gradient gets the next batch."""
 
     objective: Objective
     alpha: float = 0.2
     beta: float = 2.0
     window: int = 3
     epsilon: float = 0.05
-    """Probability that the task is drawn uniformly at random."""
+    """Probability that the next task is drawn uniformly at random instead of by gradient."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.alpha <= 1 and 0 <= self.epsilon <= 1 and self.beta > 0 and self.window >= 1):
@@ -105,7 +118,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the task for the next batch; None if all tasks are dead."""
+        """Return the index of the task for the next batch; None if all tasks are dead (get no more batches)."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:
@@ -122,7 +135,10 @@ class GradientScheduler:
         return alive[int(ties[int(rng.integers(len(ties)))])]
 
     def gradients(self, tasks: list[Progress]) -> np.ndarray:
-        """Gradient df/dt of every task, float64 [n]; zero for dead tasks and tasks without a program."""
+        """Return the gradient of the objective by the batches of each task, float64 [n].
+
+        It is zero for dead tasks (which get no more batches) and for tasks without a program.
+        """
         latencies = np.array([task.latency for task in tasks])
         known = np.where(np.isfinite(latencies), latencies, 0.0)
         members = groups_of(tasks, self.beta)
@@ -140,13 +156,17 @@ class GradientScheduler:
         return (self.objective(latencies) - self.objective(less)) / (STEP * latencies[i])
 
     def _backward(self, task: Progress) -> float:
-        """Mean change of latency per batch over the last `window` batches; 0 in the first `window` batches."""
+        """Return a task's mean change of latency per batch over the last `window` batches; 0 in the first `window` batches."""
         if len(task.best) <= self.window or not math.isfinite(task.best[-1 - self.window]):
             return 0.0
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected change of latency by one more batch: by -latency / batches, or down to the level of similar tasks if lower."""
+        """Estimate by how much one more batch changes the latency of task `i`, a negative number of seconds.
+
+        The estimate is -latency / batches or, if that is lower, the change to the latency that the speed of similar tasks
+        promises. Similar tasks have the same group number in `members`.
+        """
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]
@@ -158,18 +178,25 @@ class GradientScheduler:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """The paper's ablation without a scheduler (figure 10): tasks take turns. The objective is accepted but not used."""
+    """Scheduler that gives batches to the tasks in turn: the paper's ablation (figure 10).
+
+    An objective is accepted but not used.
+    """
 
     objective: Objective
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Index of the first live task with the fewest batches; None if all tasks are dead."""
+        """Return the index of the first live task with the fewest batches; None if all tasks are dead (get no more batches)."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         return min(alive, key=lambda i: len(tasks[i].best), default=None)
 
 
 def groups_of(tasks: list[Progress], beta: float) -> list[int | None]:
-    """Group number of every task. None for a task that left its group, because it stays more than `beta` times slower."""
+    """Assign tasks of similar size and equal operator class to groups; return each task's group number.
+
+    The number is None for a task that has left its group, because it stays more than `beta` times slower than the group's
+    fastest.
+    """
     keys = [(task.kind, int(math.log(task.flops + 1, GROUP))) for task in tasks]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found: list[int | None] = [numbers[key] for key in keys]

@@ -1,4 +1,4 @@
-"""Ansor's filter of random programs on a GPU: at least a warp of threads, and few virtual threads (TVM v0.8).
+"""Ansor's filter of random programs on a GPU, which demands at least a warp of threads and few virtual threads (TVM v0.8).
 
 Ansor's code drops a sampled program with fewer threads than a warp, unless there are at most two warps of outputs. It also drops
 programs with more virtual threads than a quarter of a warp. Evolution may still produce such programs.
@@ -21,7 +21,10 @@ _SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
 
 
 def binds(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Whether the filter accepts each row of `rows` [B, ROW], bool [B]. On a CPU or with tensor cores it accepts all."""
+    """Return whether Ansor would bind the threads of each encoded program of `rows` [B, ROW], bool [B].
+
+    Programs for a CPU or with tensor cores are always accepted.
+    """
     if graph.hardware.kind == "cpu":
         return np.ones(len(rows), dtype=np.bool_)
     warp = graph.hardware.warp

@@ -3,7 +3,7 @@
 The factors of an axis, from the innermost, are the register tile, the virtual threads (on a GPU), each further level, and the
 grid of outermost tiles. A move divides one factor by p > 1 and multiplies another by p. All cumulative sizes between the two
 levels thus change by p. Tile sizes need not divide the extent, so the grid may gain or lose any factor that leads to an existing
-chain.
+chain (list of tile sizes by level).
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
-"""Chains [N, levels + 1] that are one move away from a chain: one array for every pair of levels."""
+"""Chains (an axis's tile sizes by level) that are one move away from a chain: one array [N, levels + 1] per pair of levels."""
 
 
 class TileMoves:
-    """Moves between the chains of one axis. The moves from a chain are computed at first use."""
+    """Mutations of one axis's tile sizes, each by a single move of a factor between two levels.
+
+    A chain is the list of an axis's tile sizes by level. The chains one move away from a chain are computed at first use.
+    """
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """Prepare moves between `chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are used."""
+        """Prepare the moves between `chains`, int32 [C, MAX_LEVELS + 1].
+
+        Each chain lists the tile sizes of one axis by level. Only the first `levels` sizes are used.
+        """
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
@@ -31,9 +37,9 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Chains that are one move away from `chain`. `granularity` keeps moves between the outermost tile and the grid only.
+        """Return the chains (tile sizes by level) that are one move away from `chain`, grouped by the pair of levels.
 
-        KeyError for a chain that is not of this axis.
+        With `granularity`, a move must be between the outermost tile and the grid. KeyError for a chain that is not of this axis.
         """
         key = (self._at[np.ascontiguousarray(chain, dtype=np.int32).tobytes()], granularity)
         if key not in self._known:
@@ -41,7 +47,10 @@ class TileMoves:
         return self._known[key]
 
     def _all(self, index: int) -> Groups:
-        """Chains one move away, grouped by direction and by the first and last cumulative size that changes."""
+        """Return the chains (tile sizes by level) that are one move away from chain number `index`.
+
+        They are grouped by direction (multiply or divide) and by the first and last cumulative size that changes.
+        """
         spans = _spans(self._sizes, index)
         order = np.argsort(spans, kind="stable")
         order = order[np.searchsorted(spans[order], 0) :]
@@ -57,10 +66,10 @@ class TileMoves:
 
 @compiled
 def _spans(sizes, index):  # noqa: ANN001, ANN202
-    """Number of the move from chain `index` to every chain, int64 [C]; -1 if no single move leads there.
+    """Return for every chain (tile sizes by level) the number of the move from chain `index` to it, int64 [C]; -1 for none.
 
-    A move multiplies or divides the cumulative sizes of a span of levels by one ratio. Its number encodes direction and span.
-    Multiplying moves have the lowest numbers, sorted from spans that begin at an outer level.
+    A move multiplies or divides the cumulative sizes of a range of levels by one ratio. Its number encodes direction and range.
+    Multiplying moves have the lowest numbers, sorted from ranges that begin at an outer level.
     """
     chains, width = sizes.shape
     spans = np.full(chains, -1, dtype=np.int64)
@@ -87,7 +96,10 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """The chain after a random move; None without moves. Two draws from [0, 1) choose the pair of levels and the factor."""
+    """Choose a random move and return the chain (tile sizes by level) that it leads to; None if `groups` is empty.
+
+    Of the uniform random numbers in [0, 1), `levels` chooses the group (pair of levels) and `factor` the chain in it.
+    """
     if not groups:
         return None
     group = groups[int(levels * len(groups))]

@@ -1,9 +1,9 @@
 """Parallel simulated annealing on a learned cost model, by which AutoTVM finds the programs to measure next.
 
-128 chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps. The search ends early
-when the best candidates have not changed for 50 steps. After the model is fitted again, chains continue from their last points
-(Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space every program is
-scored once and steps look scores up, which only saves time.
+128 annealing chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps. The search ends
+early when the best candidates have not changed for 50 steps. After the model is fitted again, chains continue from their last
+configurations (Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space
+every program is scored once and steps look scores up, which only saves time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy as np
 from agents.autotvm.template import Template, keys_of
 
 Score = Callable[[np.ndarray], np.ndarray]
-"""Scores float64 [B] of configurations int64 [B, K]; larger is better."""
+"""Function that predicts the scores float64 [B] of configurations int64 [B, K]; larger is better."""
 
 
 @dataclass
 class AnnealingOnModel:
-    """Chains of annealing over one template. They keep their points between searches."""
+    """Parallel simulated annealing over one template.
+
+    The annealing chains keep their current configurations between calls of `best`.
+    """
 
     template: Template
     chains: int = 128
@@ -30,10 +33,13 @@ class AnnealingOnModel:
     patience: int = 50
     """Number of steps without a change among the best candidates after which the search ends."""
     points: np.ndarray | None = field(default=None, init=False)
-    """Current configurations of the chains, [chains, K]."""
+    """Current configurations of the annealing chains, [chains, K]; None before the first search."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Anneal; return at most `count` of the best untried configurations [N, K], best first, and their scores [N]."""
+        """Anneal the chains on a learned `score`; return the best configurations that are not in `tried`.
+
+        Return (configurations [N, K] with N <= `count`, best first; their scores [N]).
+        """
         if self.points is None:
             self.points = self.template.random(self.chains, rng)
         points, scores = self.points, score(self.points)

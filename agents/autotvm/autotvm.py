@@ -25,12 +25,15 @@ from gensor_gym.measure.session import Session
 MEMBERS = 6
 """Number of models in an ensemble, as in the paper."""
 IDLE_BATCHES = 20
-"""Number of consecutive batches without a new kernel after which the space counts as exhausted."""
+"""Number of consecutive batches without a new kernel after which the search ends."""
 
 
 @dataclass(frozen=True)
 class AutoTvm:
-    """AutoTVM's search on a learned cost model. The defaults are the paper's; `autotvm_small` is our variant."""
+    """AutoTVM's search: annealing on a learned cost model proposes the programs to measure. The defaults are the paper's.
+
+    `autotvm_small` is our variant for few trials.
+    """
 
     space: str = "extended"
     batch: int = 64
@@ -48,9 +51,12 @@ class AutoTvm:
     acquisition: str = ""
     """Empty for a single model; `mean`, `ucb` or `ei` for an ensemble on random subsets, which needs objective `regression`."""
     diversity: int = 1
-    """The paper's lambda: a batch is chosen among this many candidates per program. 1 takes the best candidates."""
+    """The paper's lambda: each batch is chosen for diversity among this many times as many candidates. 1 takes the best ones."""
     alpha: float = 1.0
-    """Weight of a knob value that is new in the batch, in units of the model's score. If it is infinite, scores do not count."""
+    """Weight of a knob value that is new in the batch, relative to the model's score, when a batch is chosen for diversity.
+
+    If it is infinite, scores do not count.
+    """
     chains: int = 128
     """Number of chains of simulated annealing on the model."""
     steps: int = 500
@@ -58,7 +64,7 @@ class AutoTvm:
     patience: int = 50
     """Number of steps without a change among the best candidates after which the annealing ends."""
     history: str = ""
-    """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
+    """Store, table or folder of tables with trials of earlier tasks, to which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "diversity", "chains", "steps", "patience"):
@@ -79,11 +85,17 @@ class AutoTvm:
 
     @property
     def unguided(self) -> int:
-        """Number of trials at the start of a search that no measurement guides."""
+        """Return the number of trials that are chosen before any measurement of this search can guide the choice.
+
+        It is 0 with a `history`, which guides the first trial.
+        """
         return 0 if self.history else max(self.batch, self.warm_up)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose, measure and learn until the budget is spent or no new program is left."""
+        """Propose programs, measure them and fit the cost model, again and again.
+
+        It ends when the budget is spent or no new program is left.
+        """
         tuner, idle = Tuner(self, session, rng), 0
         while idle < IDLE_BATCHES:
             before = session.trials
@@ -93,7 +105,7 @@ class AutoTvm:
 
 
 class Tuner:
-    """State of one search: tried configurations with their results, the model, and the chains on the model."""
+    """State of one search: tried configurations with their measured times, the cost model, and the annealing chains."""
 
     def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
         self.settings, self.session, self.rng = settings, session, rng
@@ -112,7 +124,7 @@ class Tuner:
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
-        """Measure one batch; return False if no untried configuration is left."""
+        """Choose and measure one batch of configurations; return False if no untried configuration is left."""
         plan = self._plan()
         if not len(plan):
             return False
@@ -123,7 +135,7 @@ class Tuner:
         return True
 
     def _plan(self) -> np.ndarray:
-        """New configurations for the next batch, by the model and at random. They count as tried from now on."""
+        """Choose the configurations of the next batch, partly by the model and partly at random, and mark them as tried."""
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.counts)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
@@ -143,7 +155,7 @@ class Tuner:
         return found[diverse_pick(found, scores, count, self.settings.alpha)]
 
     def _random(self, count: int) -> np.ndarray:
-        """At most `count` new random configurations. They count as tried from now on."""
+        """Draw at most `count` random untried configurations and mark them as tried."""
         listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
@@ -157,7 +169,7 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """Features of configurations [B, K] for the model, float32 [B, F]."""
+        """Compute the cost model's input features float32 [B, F] of configurations `points` [B, K]."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -172,12 +184,15 @@ class Tuner:
         return self.model.predict(features, self._margin(features))
 
     def _margin(self, features: np.ndarray) -> np.ndarray | None:
-        """Prediction from earlier tasks; None without earlier tasks, or after enough measurements of the current task."""
+        """Return the scores that the model of earlier tasks predicts from `features`.
+
+        None without earlier tasks, or after enough measurements of the current task.
+        """
         return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
 def make_model(settings: AutoTvm, seed: int) -> CostModel:
-    """Make an unfitted cost model of the kind in the settings."""
+    """Make an unfitted cost model of the kind that the settings name: TreeGRU, trees, or an ensemble of trees."""
     if settings.model == "treegru":
         return TreeGru(settings.objective, seed=seed)
     trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]
@@ -186,7 +201,7 @@ def make_model(settings: AutoTvm, seed: int) -> CostModel:
 
 @dataclass(frozen=True)
 class AutoTvmSmall(AutoTvm):
-    """Our variant of AutoTVM for few trials: it measures batches of 8 and learns after the first batch."""
+    """Our variant of AutoTVM for few trials: it measures batches of 8 and fits its model after the first batch."""
 
     batch: int = 8
     warm_up: int = 0

@@ -1,4 +1,4 @@
-"""Choice of a batch of candidates that are good and diverse (Chen et al., NeurIPS 2018, section 3.3)."""
+"""Choose a batch of candidates that are both good and diverse (Chen et al., NeurIPS 2018, section 3.3)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 def diverse_pick(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> np.ndarray:
-    """Indices of `count` candidates, picked greedily to maximise a submodular objective.
+    """Pick `count` good and diverse candidates greedily; return their indices.
 
-    The objective is the sum of scores plus `alpha` times the number of distinct values of every knob in the batch. Ties go to the
-    first candidate. `points` int64 [N, K] and `scores` [N] are sorted, best first. With an infinite alpha only distinct values
-    count, as in the authors' released code, which multiplies the scores by zero.
+    The maximised (submodular) objective is the sum of scores plus `alpha` times the number of distinct values of every knob in
+    the batch. `points` int64 [N, K] and `scores` [N] are sorted, best first, and ties go to the first candidate. With an infinite
+    alpha only distinct values count, as in the authors' released code, which multiplies the scores by zero.
     """
     weight, gains = (0.0, 1.0) if np.isinf(alpha) else (1.0, alpha)
     left = np.ones(len(points), dtype=np.bool_)

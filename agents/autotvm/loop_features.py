@@ -2,8 +2,8 @@
 
 AutoTVM describes a program by its loops: length, annotation, position, arithmetic, and accesses to each buffer (Chen et al.,
 NeurIPS 2018, section 3.1). In the authors' extractor, a loop that indexes a buffer touches it, and any other loop reuses it. Our
-nest has STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all operators and machines thus have
-the same columns, which transfer needs.
+nest has four (`STAGES`) loops over each of the 8 axis slots, including loops of length 1. Programs of all operators and machines
+thus have the same columns, which transfer needs.
 
 The nest, from the outermost loop (a tile of level l contains whole tiles of level l - 1; trip counts are rounded up):
 
@@ -42,8 +42,11 @@ from gensor_gym.graph.tables.tables import (
 from gensor_gym.operators.bodies import OBSERVED
 
 STAGES = 4
-"""Number of loops over one axis. On a GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
-tile. On a CPU: task tiles (or reduce blocks), L1 tiles, register tiles, register tile."""
+"""Number of loops over each axis.
+
+On a GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register tile. On a CPU: task tiles (or reduce
+blocks), L1 tiles, register tiles, register tile.
+"""
 LOOPS = STAGES * MAX_AXES
 ANNOTATIONS = ("serial", "parallel", "block", "vthread", "thread", "unrolled", "vectorized")
 SERIAL, PARALLEL, BLOCK, VIRTUAL, THREAD, UNROLLED, VECTORIZED = range(len(ANNOTATIONS))
@@ -52,20 +55,20 @@ LENGTH, POSITION, TOPDOWN, BOTTOMUP, ANNOTATION = range(5)
 TOUCH_FIELDS = ("stride", "count", "reuse", "thread_count", "thread_reuse")
 STRIDES, COUNT, REUSE, THREAD_COUNT, THREAD_REUSE = range(5)
 BLOCK_WIDTH = len(LOOP_FIELDS) + MAX_TENSORS * len(TOUCH_FIELDS)
-"""Number of columns of a loop."""
+"""Number of feature columns that describe one loop."""
 KNOBS_AT = LOOPS * BLOCK_WIDTH
 TASK_AT = KNOBS_AT + len(KNOBS)
 TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *OBSERVED)
 WIDTH = TASK_AT + len(TASK_FIELDS)
-"""Number F of all columns."""
+"""Number F of all feature columns."""
 _CONVOLUTION, _LOOP_ORDER = KNOB + KNOB_INDEX["convolution"], KNOB + KNOB_INDEX["loop_order"]
 _TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
 
 
 def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Features float32 [B, F] of well-formed rows int32 [B, ROW], with the columns of `loop_columns`.
+    """Compute the loop features float32 [B, F] of well-formed encoded programs `rows` int32 [B, ROW].
 
-    Counts and products are log2(x + 1), ratios log2(x). The analytic model is not used.
+    `loop_columns` names the F columns. Counts and products are log2(x + 1), ratios log2(x). The analytic model is not used.
     """
     features = np.zeros((len(rows), WIDTH), dtype=np.float32)
     _fill_features(np.ascontiguousarray(rows, dtype=np.int32), graph.tables.ints, features)
@@ -74,7 +77,10 @@ def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def task_features(graph: ConstructionGraph) -> np.ndarray:
-    """Columns that all programs of a task share, float32 [len(TASK_FIELDS)]."""
+    """Compute the features float32 [len(TASK_FIELDS)] that all programs of a graph share.
+
+    They are sizes of the operator and of the machine, and flags of their kinds.
+    """
     ints, floats = graph.tables.ints, graph.tables.floats
     sizes = [*ints[EXTENT : EXTENT + MAX_AXES], floats[FLOPS], floats[BYTES], ints[UNITS], ints[ITEM]]
     kind = [float(ints[IS_CPU]), *(float(ints[BODY] == body) for body in range(len(OBSERVED)))]
@@ -82,7 +88,7 @@ def task_features(graph: ConstructionGraph) -> np.ndarray:
 
 
 def loop_columns() -> list[str]:
-    """Names of the F columns.
+    """Return the names of the F columns of `loop_features`.
 
     Loops: columns `s0.a4.*` describe the loop of stage 0 over axis slot 4. `length` is log2 of the loop's length, and `position`
     its place in the nest. `topdown` is log2 of the product of the lengths of this loop and all outer loops, `bottomup` of this
@@ -107,7 +113,7 @@ def loop_columns() -> list[str]:
 
 
 def loop_blocks(features: np.ndarray) -> np.ndarray:
-    """View [B, LOOPS, BLOCK_WIDTH] of the loops' columns in features [B, F], stage by stage."""
+    """Return a view [B, LOOPS, BLOCK_WIDTH] of the columns that describe loops, in features [B, F] of `loop_features`."""
     return features[:, :KNOBS_AT].reshape(len(features), LOOPS, BLOCK_WIDTH)
 
 
@@ -127,7 +133,10 @@ def _fill_features(rows, ints, features):  # noqa: ANN001, ANN202
 
 @lean
 def fill_trips(row, ints, trips):  # noqa: ANN001, ANN201
-    """Fill trips [STAGES, A] with the trip count of every loop."""
+    """Compute the trip count of every loop of an encoded program `row` into `trips` [STAGES, axes].
+
+    `ints` is the task's table of whole numbers. Compiled by Numba.
+    """
     for axis in range(MAX_AXES):
         inner, mid, outer = row[TILE + axis], row[TILE + MAX_AXES + axis], row[TILE + 2 * MAX_AXES + axis]
         if ints[IS_CPU]:
@@ -144,7 +153,10 @@ def fill_trips(row, ints, trips):  # noqa: ANN001, ANN201
 
 @lean
 def fill_order(row, ints, order):  # noqa: ANN001, ANN201
-    """Fill order [LOOPS] with the loops from the outermost, each as stage * A + axis."""
+    """Write the order of the loops of an encoded program into `order` [LOOPS], outermost first.
+
+    A loop is written as stage * number of axis slots + axis.
+    """
     if ints[IS_CPU] == 0:
         at = 0
         for stage in range(3):
@@ -170,13 +182,13 @@ def fill_order(row, ints, order):  # noqa: ANN001, ANN201
 
 @lean
 def vector_slot(row, ints):  # noqa: ANN001, ANN201
-    """Axis slot that CPU vectors run along."""
+    """Return the slot of the axis that a CPU program is vectorised along."""
     return ints[VECTOR_SLOT + min(row[_CONVOLUTION], 2)]
 
 
 @lean
 def _put_one(order, at, stage, axis):  # noqa: ANN001, ANN202
-    """Append a loop to `order` at index `at`, or nothing for axis -1; return the next index."""
+    """Write the loop of a stage over `axis` to `order[at]`, or nothing for axis -1; return the next free index."""
     if axis < 0:
         return at
     order[at] = stage * MAX_AXES + axis
@@ -185,7 +197,10 @@ def _put_one(order, at, stage, axis):  # noqa: ANN001, ANN202
 
 @lean
 def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
-    """Append a stage's loops over all spatial or reduce axes except `skipped` at index `at`; return the next index."""
+    """Write a stage's loops over all spatial (or all reduce) axes except `skipped` to `order`, from index `at`.
+
+    Return the next free index.
+    """
     for axis in range(0 if spatial else SPATIAL_SLOTS, SPATIAL_SLOTS if spatial else MAX_AXES):
         if axis != skipped:
             order[at] = stage * MAX_AXES + axis
@@ -209,7 +224,10 @@ def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
 
 @compiled
 def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, ANN202
-    """Fill every loop's columns, from the innermost. `spans` [A] and `counts` [2, T] (total, per thread) are scratch."""
+    """Compute the feature columns of every loop of one program into `out`, from the innermost loop to the outermost.
+
+    `spans` [axes] and `counts` [2, tensors] (in total, and per thread) are scratch memory.
+    """
     spans[:] = 1
     total = np.float64(1.0)
     for loop in range(LOOPS):
@@ -246,7 +264,7 @@ def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, A
 
 @lean
 def _touched(tensor, spans, ints):  # noqa: ANN001, ANN202
-    """Elements of a tensor in the dense box that `spans` iterations along the axes touch."""
+    """Count the elements of a tensor's dense box that a part of the iterations touches; `spans` is its length along each axis."""
     size = np.float64(1.0)
     for d in range(ints[NUM_DIMS + tensor]):
         at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH

@@ -20,13 +20,16 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_TENSORS, ROW
 
 FEATURES = ("loops", "curve", "knobs")
 SAMPLES = 20
-"""Number of thresholds of a curve: 2^0 to 2^19, as in the authors' tuner."""
+"""Number of thresholds at which a relation curve is sampled: 2^0 to 2^19, as in the authors' tuner."""
 _RELATIONS = ((COUNT, REUSE), (REUSE, COUNT), (COUNT, -1), (-1, COUNT))
-"""Fields (x, y) of the four curves of y over x; -1 is the product of lengths from the outermost loop."""
+"""Fields (x, y) of the four relation curves of y over x; -1 is the product of lengths from the outermost loop."""
 
 
 def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Features float32 [B, F] of rows int32 [B, ROW]; ValueError if `kind` is not in FEATURES."""
+    """Compute features float32 [B, F] of encoded programs `rows` int32 [B, ROW], in the representation `kind`.
+
+    ValueError if `kind` is not one of `FEATURES`.
+    """
     if kind == "loops":
         return loop_features(graph, rows)
     if kind == "curve":
@@ -38,9 +41,10 @@ def program_features(kind: str, graph: ConstructionGraph, rows: np.ndarray) -> n
 
 
 def curve_features(features: np.ndarray) -> np.ndarray:
-    """Relation curves between touched elements, reuse and position of loops, float32 [B, F']. They do not depend on a nest.
+    """Compute AutoTVM's relation curves from loop features [B, F]; return float32 [B, F'].
 
-    For every tensor and each of four pairs of fields (x, y), x and y of all loops longer than 1 are listed with a 0 in front, and
+    A curve relates two of: touched elements, reuse, and position of the loops. It does not depend on the order of a nest. For
+    every tensor and each of four pairs of fields (x, y), x and y of all loops longer than 1 are listed with a 0 in front, and
     sorted separately. For thresholds i = 0 .. 19 the columns are the y at the last x <= i, and i - x (Chen et al., section 3.1;
     the authors' extractor also sorts separately). The columns of knobs and task follow.
     """
@@ -57,7 +61,10 @@ def curve_features(features: np.ndarray) -> np.ndarray:
 
 
 def _curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The y at the last x <= i, then i - x, for every threshold i, [B, 2 * SAMPLES]. x and y [B, LOOPS + 1] are sorted."""
+    """Sample a relation curve at every threshold i: the y at the last x <= i, and i - x; return [B, 2 * SAMPLES].
+
+    The lists x and y [B, LOOPS + 1] are sorted.
+    """
     thresholds = np.arange(SAMPLES, dtype=np.float64)
     at = (x[:, None, :] <= thresholds[:, None]).sum(axis=2) - 1
     return np.concatenate([np.take_along_axis(y, at, axis=1), thresholds - np.take_along_axis(x, at, axis=1)], axis=1)

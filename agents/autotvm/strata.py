@@ -1,4 +1,4 @@
-"""Strata of a space, for stratified draws: programs on CUDA cores, and programs of each kind of tensor-core instruction.
+"""Strata of a space (programs on CUDA cores or for one kind of tensor-core instruction), for stratified random draws.
 
 TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms. In uniform draws
 tensor-core programs are very rare, because their tiles must be whole fragments. So each stratum has its own draws, from values
@@ -20,14 +20,17 @@ from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
-"""Position of a knob -> the only stratum that the knob applies to. Programs of other strata keep the knob's default."""
+"""Position of a knob in an encoded program -> the only stratum that the knob applies to.
+
+Programs of other strata keep the knob's default.
+"""
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
-    """For each stratum, the indices of the values that its programs may have, column by column.
+    """Return, for each stratum and each column, the indices of the column's values that programs of the stratum may have.
 
-    The strata are CUDA cores, mma.sync and wgmma if the space varies the knob `tensor_core`; otherwise there is a single stratum.
-    Omitted values are illegal in the stratum; most listed values are legal.
+    A stratum is a kind of program: CUDA cores, mma.sync or wgmma if the space varies the knob `tensor_core`; otherwise all
+    programs are one stratum. Omitted values are illegal in the stratum; most listed values are legal.
     """
     cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
     if ints[IS_CPU] or not cores:
@@ -48,9 +51,9 @@ def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
-    """Whether chains of an axis consist of whole fragments, bool [N]; see `knobs.tensor_cores`.
+    """Return whether the tile sizes of an axis are whole fragments of tensor-core instruction `core`, bool [N].
 
-    A chain has the tile of every level and the number of virtual threads, so `values` is [N, 5].
+    Each row of `values` [N, 5] lists the tile of every level and the number of virtual threads. See `knobs.tensor_cores`.
     """
     row = np.zeros(ROW, dtype=np.int32)
     row[TENSOR_CORE] = core

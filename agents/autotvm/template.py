@@ -1,6 +1,6 @@
-"""The template of a task: its programs as configurations of knobs, in AutoTVM's terms.
+"""The template of a task, in AutoTVM's terms: the programs of its space as configurations of knobs.
 
-A knob of the template is a column: the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space varies
+A knob of the template is a column: the tile sizes of one axis (AutoTVM's `define_split`) or one knob that the space varies
 (`define_knob`). A configuration is a vector of `agents.core.programs`, with an index for each column. Configurations that are not
 legal schedules are skipped, as AutoTVM skips configurations that do not build.
 """
@@ -19,12 +19,18 @@ _ROUNDS = 200
 
 
 class Template(Programs):
-    """The template of one graph. Its methods take and return arrays of configurations int64 [B, K]."""
+    """The configurations of one graph: vectors [K] with the index of the chosen value for each of K knobs.
+
+    The methods take and return arrays of configurations, int64 [B, K].
+    """
 
     def __init__(self, graph: ConstructionGraph) -> None:
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
-        """Strata of `agents.autotvm.strata`. `random` draws the same number of configurations from each."""
+        """Allowed values of every stratum (CUDA cores or a kind of tensor-core instruction), as in `agents.autotvm.strata`.
+
+        `random` draws the same number of configurations from each stratum.
+        """
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
         """All legal configurations int64 [N, K] of a small space; None for a large space."""
@@ -34,13 +40,14 @@ class Template(Programs):
             self.enumerated = every[self._known]
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
-        """Whether each configuration of `vectors` [B, K] is a legal program, bool [B]."""
+        """Return whether each configuration of `vectors` [B, K] is a legal program, bool [B]."""
         return super().legal(vectors) if self._known is None else self._known[self.numbers(vectors)]
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Up to `count` legal configurations, drawn with replacement; fewer if legal configurations are very rare.
+        """Draw up to `count` legal configurations with replacement; fewer if legal configurations are very rare.
 
-        Draws from a small space are uniform. In a large space every stratum gets the same number of draws.
+        Draws from a small space are uniform. In a large space every stratum (CUDA cores or one kind of tensor-core instruction)
+        gets the same number of draws.
         """
         if self.enumerated is not None:
             return self.enumerated[rng.integers(len(self.enumerated), size=count)]
@@ -61,9 +68,9 @@ class Template(Programs):
         return np.concatenate(found)
 
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
-        """Configurations [B, K]: in each, one random knob is set to another random value.
+        """Return copies of the configurations [B, K] in which one random knob has another random value.
 
-        Illegal results are redrawn up to `tries` times. Without a legal result a configuration stays unchanged.
+        Illegal results are redrawn up to `tries` times. A configuration without a legal result stays unchanged.
         """
         result = configurations.copy()
         left = np.arange(len(configurations)) if len(self.counts) else np.empty(0, dtype=np.int64)
@@ -82,5 +89,5 @@ class Template(Programs):
 
 
 def keys_of(configurations: np.ndarray) -> list[bytes]:
-    """Hashable keys of configurations."""
+    """Return one hashable key per configuration: its bytes."""
     return [configuration.tobytes() for configuration in np.ascontiguousarray(configurations, dtype=np.int64)]

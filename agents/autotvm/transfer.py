@@ -1,8 +1,8 @@
-"""Transfer from earlier tasks: a global model under the local model (Chen et al., NeurIPS 2018, section 4).
+"""Transfer from earlier tasks: a global cost model supports the local model (Chen et al., NeurIPS 2018, section 4).
 
-The prediction is global(x) + local(x): the local model is boosted on top of the global model's margin. The margin is halved for
-every 64 trials and dropped below 5 % (numbers of the authors' released tuner). Features must have the same meaning for other
-operators: `curve` is made for that, and our `loops` has the same columns for all operators.
+The prediction is global(x) + local(x): the local model is boosted on top of the global model's scores (its margin). The margin is
+halved for every 64 trials and dropped below 5 % (numbers of the authors' released tuner). Features must have the same meaning for
+other operators: `curve` is made for that, and our `loops` has the same columns for all operators.
 """
 
 from __future__ import annotations
@@ -22,17 +22,24 @@ from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
 LEAST_RECORDS = 500
-"""Smallest number of trials of other tasks that a global model is fitted to."""
+"""Smallest number of stored trials of other tasks to which a global model is fitted."""
 MOST_OF_A_TASK = 2000
 """Maximum number of trials of one task that the global model learns from. They are spread evenly over the task's records."""
 HALF, DROPPED = 64, 0.05
 
 
 class GlobalModel:
-    """Trees fitted to trials of other operators on the same hardware. Pairs are compared within an operator."""
+    """Trees fitted to measured programs of other operators on the same hardware.
+
+    Programs are compared only with programs of the same operator.
+    """
 
     def __init__(self, path: str, graph: ConstructionGraph, kind: str, objective: str, recall_of: int, seed: int) -> None:
-        """Read the trials at `path` and fit the model. ValueError if the file is missing or has too few trials."""
+        """Read the stored trials at `path` and fit the trees to those of other operators than the graph's.
+
+        `kind` is the representation of programs, and `objective` that of `TreeModel`. ValueError if the file is missing or has
+        too few trials.
+        """
         tasks = _tasks(_records(located(path)), graph)
         parts = [(program_features(kind, other, rows), labels_of(seconds)) for other, rows, seconds in tasks]
         count = sum(len(labels) for _, labels in parts)
@@ -43,13 +50,19 @@ class GlobalModel:
         self.model.fit(features, labels, groups=[len(y) for _, y in parts])
 
     def margin(self, features: np.ndarray, trials: int) -> np.ndarray | None:
-        """Margin [B] that the global model adds to scores after `trials` trials of the current task; None once it is dropped."""
+        """Return the scores [B] that the global model contributes to the local model's after `trials` trials of the current task.
+
+        None once the contribution is too small to be used.
+        """
         share = 0.5 ** (trials / HALF)
         return share * self.model.predict(features) if share >= DROPPED else None
 
 
 def labels_of(seconds: np.ndarray) -> np.ndarray:
-    """Throughput relative to the fastest program, float64 [B]; 0 for failures, whose seconds are infinite."""
+    """Return each program's throughput relative to the fastest, float64 [B].
+
+    A failed program, whose seconds are infinite, has 0.
+    """
     best = np.min(seconds)
     return np.where(np.isfinite(seconds), best / seconds, 0.0) if np.isfinite(best) else np.zeros(len(seconds))
 
@@ -65,7 +78,11 @@ def _records(path: Path) -> Iterable[Record]:
 def _tasks(
     records: Iterable[Record], graph: ConstructionGraph
 ) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
-    """(graph, rows [N, ROW], seconds [N]) of every other operator in the records. Failed trials have infinite seconds."""
+    """Group stored trials by operator, without the graph's own operator.
+
+    Return (graph of the operator, encoded programs [N, ROW], measured seconds [N]) for each; seconds are infinite for failed
+    trials.
+    """
     by_operator: dict[str, list[Record]] = {}
     for record in records:
         if record.operator != str(graph.operator):

@@ -39,7 +39,7 @@ _EVERY, _CLIP = 10, 5.0
 
 @dataclass
 class TreeGru:
-    """A `CostModel` of `agents.autotvm.tree_model`: the network and its training, on the features of `loop_features`."""
+    """A cost model (`CostModel` of `agents.autotvm.tree_model`) that trains a TreeGRU on the features of `loop_features`."""
 
     objective: str = "rank"
     hidden: int = 128
@@ -58,7 +58,7 @@ class TreeGru:
             raise ValueError(f"objective {self.objective!r}: expected rank or regression")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Fit from scratch; see `CostModel.fit`."""
+        """Train a new network on labels [B] of features [B, F]; see `CostModel.fit` for the arguments."""
         import torch
 
         from agents.autotvm.tree_gru_network import TreeGruNetwork
@@ -91,7 +91,10 @@ class TreeGru:
         self._network = network
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B]; see `CostModel.predict`. Before the first fit, they are the margin, or 0 without a margin."""
+        """Return scores float64 [B] of programs; see `CostModel.predict`.
+
+        Before the first fit, the scores are the margin, or 0 without a margin.
+        """
         base = np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         if self._network is None:
             return base
@@ -101,7 +104,11 @@ class TreeGru:
             return base + self._network(*self._inputs(features)).numpy().astype(np.float64)
 
     def _loss(self, scores: Any, target: Any, partner: Any) -> Any:
-        """Mean squared error of scores, or the mean log(1 + exp(worse - better)) over pairs with different labels."""
+        """Compute the training loss of `scores` by the objective: regression or ranking.
+
+        Regression is the mean squared error; ranking is the mean log(1 + exp(worse - better)) over pairs (program, `partner`)
+        with different labels.
+        """
         import torch
 
         if self.objective == "regression":
@@ -111,10 +118,10 @@ class TreeGru:
         return terms.sum() / sign.abs().sum().clamp(min=1.0)
 
     def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
-        """(loop inputs [B, N, LOOP_INPUTS], axis slots [B, N], numbers of loops [B], strides [B, A, T], knobs [B, ...]).
+        """Convert loop features [B, F] to the network's inputs, each program's loops innermost first.
 
-        Loops begin with the innermost. N is the largest number of loops longer than 1. Entries beyond a program's own number of
-        loops are undefined.
+        Return (loop inputs [B, N, LOOP_INPUTS], axis slots [B, N], numbers of loops [B], strides [B, axes, tensors], knobs [B,
+        ...]). N is the largest number of loops longer than 1. Entries beyond a program's own number of loops are undefined.
         """
         import torch
 

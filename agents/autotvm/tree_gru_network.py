@@ -12,7 +12,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_TENSORS
 
 
 class TreeGruNetwork(nn.Module):
-    """Embeddings of variables and buffers, a child-sum GRU cell, and a decoder to scores."""
+    """TreeGRU: embeddings of loop variables and buffers, a child-sum GRU cell, and a decoder of the root's state to a score."""
 
     def __init__(self, hidden: int, loop_inputs: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class TreeGruNetwork(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(hidden, hidden), nn.Sigmoid(), nn.Linear(hidden, 1))
 
     def forward(self, loops: Any, slots: Any, counts: Any, strides: Any, knobs: Any) -> Any:
-        """Scores [B] of programs; the inputs are those of `TreeGru._inputs`.
+        """Return the scores [B] of programs; the inputs are those of `TreeGru._inputs`.
 
         Programs are sorted by their number of loops, so that in every step the programs that still have loops are the first of
         the batch.
@@ -43,20 +43,23 @@ class TreeGruNetwork(nn.Module):
         return self.decoder(state)[:, 0][torch.argsort(order)]
 
     def _accesses(self, strides: Any, leaves: Any) -> Any:
-        """Sum [B, hidden] of the nodes of all buffers. Children of a buffer's node are the variables that index the buffer."""
+        """Return the sum [B, hidden] of the states of all buffers' nodes.
+
+        The children of a buffer's node are the loop variables that index the buffer.
+        """
         children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
         gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
         nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * self.hidden), children.reshape(-1, self.hidden))
         return nodes.reshape(len(strides), MAX_TENSORS, self.hidden).sum(dim=1)
 
     def _gates(self, embed: Any, numbers: Any) -> Any:
-        """Gate inputs [.., 3 hidden] of the cell for `embed(numbers)`. Both linear maps are merged into one."""
+        """Return the cell's gate inputs [.., 3 hidden] for the embedding `embed(numbers)`, with both linear maps merged."""
         weight = self.cell.weight_ih @ embed.weight
         bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
         return nn.functional.linear(numbers, weight, bias)
 
     def _step(self, gates: Any, state: Any) -> Any:
-        """The GRU cell's next state [B, hidden], from gate inputs [B, 3 hidden] and a state [B, hidden]."""
+        """Return the GRU cell's next state [B, hidden] from gate inputs [B, 3 hidden] and the present state [B, hidden]."""
         reset, update, new = gates.chunk(3, dim=1)
         of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
         reset_state, update_state, new_state = of_state.chunk(3, dim=1)

@@ -27,22 +27,25 @@ _LEAST_SPREAD = 1e-9
 
 
 class CostModel(Protocol):
-    """A learned cost model of a task."""
+    """A model that learns to score the programs of a task from their measured speeds."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Fit labels float [B] to features float32 [B, F], on top of the `margin` [B] that another model predicts."""
+        """Fit the model to labels float [B] (throughputs relative to the best) of programs with features float32 [B, F].
+
+        If another model has predicted a `margin` [B], this model learns what must be added to it.
+        """
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B], including the margin [B]. A larger score means a faster program."""
+        """Return scores float64 [B], including the margin [B]. A larger score predicts a faster program."""
 
 
 @dataclass
 class TreeModel:
-    """A cost model of one XGBoost booster."""
+    """A cost model that consists of one XGBoost booster."""
 
     objective: str = "rank"
     recall_of: int = 64
-    """Boosting ends by the average recall of this many best programs (`top` of `average_recall`)."""
+    """Number of best programs by whose average recall boosting ends (`top` of `average_recall`)."""
     rounds: int = 8000
     patience: int = 20
     depth: int = 3
@@ -58,7 +61,10 @@ class TreeModel:
     def fit(
         self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()
     ) -> None:
-        """Fit; see `CostModel.fit`. `groups` are the sizes of consecutive tasks; only programs of one task are compared."""
+        """Fit the booster; see `CostModel.fit` for the other arguments.
+
+        `groups` are the sizes of consecutive tasks in the data; with objective `rank`, only programs of one task are compared.
+        """
         import xgboost
 
         varying = np.flatnonzero(np.ptp(features, axis=0) > _LEAST_SPREAD)
@@ -77,7 +83,10 @@ class TreeModel:
         )  # fmt: skip
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B]; see `CostModel.predict`. Before the first fit, they are the margin, or 0 without a margin."""
+        """Return scores float64 [B] of programs; see `CostModel.predict`.
+
+        Before the first fit, the scores are the margin, or 0 without a margin.
+        """
         if self._booster is None:
             return np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         kept = (0, self._booster.best_iteration + 1)
@@ -86,7 +95,7 @@ class TreeModel:
         return np.asarray(found, dtype=np.float64)
 
     def _settings(self) -> dict[str, Any]:
-        """Parameters of XGBoost, those of the authors' tuner except PAIRS."""
+        """Return the parameters of XGBoost, those of the authors' tuner except the number of random partners (`PAIRS`)."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,
@@ -99,7 +108,7 @@ class TreeModel:
 
 
 def average_recall(scores: np.ndarray, labels: np.ndarray, top: int) -> float:
-    """Mean over n = 1 .. `top` of the share of the n best programs that are among the n with the best scores."""
+    """Return the mean, over n = 1 .. `top`, of the share of the n best programs that are among the n with the best scores."""
     count = len(labels)
     place, truth = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     place[np.argsort(-np.asarray(scores), kind="stable")] = np.arange(count)
@@ -111,11 +120,11 @@ def average_recall(scores: np.ndarray, labels: np.ndarray, top: int) -> float:
 
 @dataclass
 class Ensemble:
-    """Boosters on random subsets, whose spread estimates the model's uncertainty (AutoTVM's study of acquisition functions).
+    """Boosters on random subsets of the data, whose disagreement estimates the model's uncertainty.
 
-    The score is the mean for `mean`, mean + 2.576 standard deviations for `ucb`, and the expected improvement over the best
-    label, 1, for `ei`. The authors use 6 boosters with the regression objective, each on 80 % of the data, drawn without
-    replacement.
+    A program's value is the mean score for `acquisition="mean"`, mean + 2.576 standard deviations for `ucb`, and the expected
+    improvement over the best label, 1, for `ei` (AutoTVM's study of acquisition functions). The authors use 6 boosters with the
+    regression objective, each on 80 % of the data, drawn without replacement.
     """
 
     members: Sequence[TreeModel]
@@ -128,14 +137,17 @@ class Ensemble:
             raise ValueError(f"acquisition {self.acquisition!r}: expected mean, ucb or ei")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Fit every member to a random subset; see `CostModel.fit`."""
+        """Fit every booster to its own random subset of the data; see `CostModel.fit` for the arguments."""
         rng = np.random.default_rng(self.seed)
         for member in self.members:
             at = rng.choice(len(labels), size=max(1, int(self.share * len(labels))), replace=False)
             member.fit(features[at], labels[at], None if margin is None else margin[at])
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Acquisition values float64 [B]; programs with larger values are measured first. See `CostModel.predict`."""
+        """Return the acquisition values float64 [B] of programs; programs with larger values are measured first.
+
+        See `CostModel.predict` for the arguments.
+        """
         scores = np.stack([member.predict(features, margin) for member in self.members])
         mean, deviation = scores.mean(axis=0), scores.std(axis=0) + 1e-9
         if self.acquisition == "mean":
@@ -146,7 +158,7 @@ class Ensemble:
 
 
 def _expected_improvement(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Expected improvement of normal distributions over 1, the best label."""
+    """Return the expected improvement of normally distributed scores over 1, the best label."""
     above = mean - 1.0
     z = above / deviation
     below = 0.5 * (1.0 + np.array([math.erf(value) for value in z / math.sqrt(2.0)]))

@@ -19,33 +19,36 @@ from gensor_gym.measure.session import SearchSession, Session
 
 
 class Trials(Protocol[Asked]):
-    """Source of a chain's measurements: a session, or a `Ledger`, which recognises equal programs without generating code."""
+    """Interface for measuring the programs of an annealing chain: a session, or a `Ledger`.
+
+    A ledger recognises equal programs without generating their code.
+    """
 
     @property
     def trials(self) -> int:
-        """Number of distinct nodes that were measured."""
+        """Number of distinct programs or configurations that were measured."""
 
     def measure(self, schedules: Sequence[Asked], /) -> list[Measurement]:
-        """Measure nodes in order; repeated nodes cost no trial."""
+        """Measure programs or configurations in order; those that were measured before cost no trial."""
 
 
 @dataclass(frozen=True)
 class Annealing:
     """Simulated annealing by measurement: each step of a chain is a short random walk over legal actions.
 
-    A slower node is accepted with probability exp(-d / T), where d is the difference of the logarithms of times. A temperature
-    therefore means the same on every task. The first chain begins at the best of a few random nodes. Later chains begin
-    alternately at the best measured node and at the best of a few random nodes. No model is used. A node is a program of a
-    construction graph, or a configuration of a recorded space.
+    A slower program is accepted with probability exp(-d / T), where d is the difference of the logarithms of times. A temperature
+    therefore means the same on every task. The first chain begins at the best of a few random programs. Later chains begin
+    alternately at the best measured program and at the best of a few random programs. No model is used. In a recorded space,
+    configurations take the place of programs.
     """
 
     space: str = "extended"
     starts: int = 6
-    """Number of random nodes that are measured before every chain that begins at the best of them."""
+    """Number of random programs that are measured before a chain; the chain begins at the best of them."""
     reach: int = 4
     """Maximum number of actions in one step of a chain. Several help, because outer tiles depend on the register tile."""
     hot: float = 0.3
-    """Temperature at the start of a chain. There, a node that is 1.35 times slower is accepted with probability 1 / e."""
+    """Temperature at the start of a chain. There, a program that is 1.35 times slower is accepted with probability 1 / e."""
     cold: float = 0.02
     """Temperature at the end of a chain."""
     steps: int = 48
@@ -53,7 +56,7 @@ class Annealing:
     patience: int = 60
     """Number of consecutive steps without a new trial after which a chain ends, because its neighbourhood is known.
 
-    In a recorded space the search ends after this number of consecutive chains without a new trial.
+    In a recorded space it is also the number of consecutive chains without a new trial after which the search ends.
     """
 
     def __post_init__(self) -> None:
@@ -64,7 +67,7 @@ class Annealing:
             raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Run chains until the budget is spent or every program is measured.
+        """Run annealing chains until the budget is spent or every program is measured.
 
         In a recorded space the search also ends after `patience` chains without a new trial.
         """
@@ -75,7 +78,7 @@ class Annealing:
             self._anneal(session.graph, session, self._configurations(session, rng), rng)
 
     def _programs(self, ledger: Ledger, rng: np.random.Generator) -> Iterator[list[Schedule]]:
-        """Yield the start nodes of each chain on a construction graph: random unmeasured programs, or the best program."""
+        """Yield the programs from which each chain starts on a construction graph: random unmeasured ones, or the best."""
         for chain in count():
             best, before = ledger.session.best, ledger.trials
             if not (drawn := ledger.walked(rng, self.starts)):
@@ -85,7 +88,7 @@ class Annealing:
                 ledger.measure(drawn[:1])
 
     def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:
-        """Yield the start nodes of each chain in a recorded space: random configurations, measured or not, or the best."""
+        """Yield the configurations from which each chain starts in a recorded space: random ones (even if known), or the best."""
         chains = idle = 0
         while idle < self.patience:
             best, before = session.best, session.trials
@@ -116,9 +119,10 @@ class Annealing:
 
 
 def accepts(now: float, after: float, temperature: float, draw: float) -> bool:
-    """Whether Metropolis' rule on log seconds accepts `after`; `draw` is uniform in [0, 1).
+    """Return whether Metropolis' rule accepts the step from a program of `now` seconds to one of `after` seconds.
 
-    A failed node, whose seconds are infinite, is accepted only if the current node failed too.
+    The rule compares log seconds; `draw` is a uniform random number in [0, 1). A failed program, whose seconds are infinite, is
+    accepted only if the current program failed too.
     """
     if after <= now:
         return True

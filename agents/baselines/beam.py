@@ -1,4 +1,4 @@
-"""Beam search over the construction graph on the analytic model. The best programs are measured afterwards."""
+"""Beam search over the construction graph by the analytic model. The best visited programs are measured afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Beam(Constructing):
-    """Beam search whose next beam is the `width` fastest new successors by the model.
+    """Beam search by the model: each step keeps the `width` fastest programs that one action makes of the current ones.
 
     Successors may be slower than their parents, because an action that enters the next level does not change the program. A beam
     search ends after `patience` steps without a faster program. All visited programs are measured in order of model time. The
@@ -30,28 +30,28 @@ class Beam(Constructing):
     width: int = 32
     patience: int = 12
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs (see `agents.core.ranking.diverse`)."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.patience < 1:
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat beam search and measurement until the budget is spent or no new program is found."""
+        """Run beam searches and measure their programs, until the budget is spent or no new program is found."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct by the first beam search, which is deterministic."""
+        """Run the beam search from the unscheduled program, which is deterministic, and return its ranking."""
         return self.grow(graph, graph.initial())
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the construction of the first beam search, then of beam searches from random programs."""
+        """Yield the ranking of the beam search from the unscheduled program, then of beam searches from random programs."""
         for start in chain([graph.initial()], (graph.random_schedule(rng) for _ in count())):
             yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """Construct all programs that a beam search from `start` visits, ranked by the model."""
+        """Run one beam search from the program `start`; return all programs that it visits, ranked by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]
@@ -72,7 +72,10 @@ class Beam(Constructing):
 
 
 def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """All programs int32 [N, ROW] that one legal action other than `stop` makes of a row of `rows` [B, ROW]."""
+    """Return all programs int32 [N, ROW] that one legal action makes of an encoded program in `rows` [B, ROW].
+
+    The action `stop` is left out.
+    """
     masks = graph.action_masks(rows)
     masks[:, STOP] = False
     parents, actions = np.nonzero(masks)

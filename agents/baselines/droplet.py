@@ -28,21 +28,26 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Droplet:
-    """Coordinate descent by measurement from programs of Roller's rules. No model is used."""
+    """Coordinate descent by measurement, from the best of the programs that Roller's rules construct. No model is used."""
 
     space: str = "extended"
     starts: int = 4
-    """Number of programs of Roller's rules that are measured to find the start. Later descents measure random programs instead.
+    """Number of programs of Roller's rules that are measured; the first descent starts at the best.
+
+    Later descents measure random programs instead.
     """
     batch: int = 8
     """Number of neighbours per batch of measurements (16 in the source, for several devices)."""
     reach: int = 3
-    """Largest distance of speculative points, in steps along one position of a column."""
+    """Largest distance of neighbours that are measured speculatively, in steps of one number of a program."""
     level: float = 0.05
     """Significance level of the t-test."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend from Roller's programs, then from random programs, until the budget is spent or every program is measured."""
+        """Descend from the best of Roller's programs, then from random programs.
+
+        It ends when the budget is spent or every program is measured.
+        """
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)
         while starts:
@@ -82,9 +87,10 @@ class Droplet:
     def _batches(
         self, ledger: Ledger, vector: np.ndarray, lucky: list[Direction], rng: np.random.Generator
     ) -> Iterator[list[tuple[np.ndarray, Direction]]]:
-        """Yield batches of (legal vector, direction): first the directions `lucky`, then all at distance 1, then farther ones.
+        """Yield batches of (legal vector, direction) around `vector` to be measured together.
 
-        Directions of equal distance come in random order.
+        First come the directions `lucky`, then all directions at distance 1, then farther ones. Directions of equal distance come
+        in random order.
         """
         programs = ledger.programs
         ways = list(lucky)

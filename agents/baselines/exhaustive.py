@@ -1,4 +1,4 @@
-"""Exhaustive search: every legal schedule of a space, or every configuration of a recorded space, once."""
+"""Exhaustive search: measure every legal schedule of a space, or every configuration of a recorded space, once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from gensor_gym.measure.session import SearchSession, Session
 
 STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
-"""Positions in a fused operator's row that are equal for all programs of a family."""
+"""Positions in an encoded fused schedule at which all programs of a family are equal."""
 BEFORE_OTHER = 3
-"""The best program with the other kind of store is tried after at most this many trials."""
+"""Maximum number of trials before the best program with the other kind of store is tried (bypassing the caches or not)."""
 
 
 @dataclass(frozen=True)
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Programs of a fused operator form families (vector, rows, streaming, single task or not), because the model's error is similar
-    within a family. Families whose best program is near the overall best take turns; each turn measures the family's next
-    program. The best program with the other kind of store (with or without bypassing the caches) is measured fourth at the
-    latest, even if its model time is long, because the cost of stores differs most between processors.
+    Programs of a fused operator form families, with equal vectorisation, block of rows, kind of store, and number of tasks (one
+    or several), because the model's error is similar within a family. Families whose best program is near the overall best take
+    turns; each turn measures the family's next program. The best program with the other kind of store (with or without bypassing
+    the caches) is measured fourth at the latest, even if its model time is long, because the cost of stores differs most between
+    processors.
 
     In space `compact` and without a limit on trials this measures the whole space and finds the backend's optimum. A recorded
     space has no model; its configurations are measured in the order of the file.
@@ -37,10 +38,10 @@ class Exhaustive:
     keep: int = 4096
     """Number of programs that are kept for measuring, unless the budget has more trials."""
     near: float = 1.2
-    """Families of a fused operator take turns with programs whose model time is at most this multiple of the shortest."""
+    """Families of a fused operator take turns with their programs whose model time is at most this multiple of the shortest."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Measure the schedules or configurations one by one."""
+        """Measure the schedules or configurations one by one, in the order that the class describes."""
         rows = self._ranked(session) if isinstance(session, Session) else chain.from_iterable(session.graph.enumerate())
         for row in rows:
             session.measure([session.graph.schedule(row)])
@@ -59,9 +60,11 @@ class Exhaustive:
 
 
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """Order, int64 [B], in which to try programs of a fused operator: rows int32 [B, ROW] with model seconds float64 [B].
+    """Return the order, int64 [B], in which to try programs of a fused operator, given their model seconds float64 [B].
 
-    Programs with a single task form families of their own, because the model errs most on the cost of starting threads.
+    `rows` int32 [B, ROW] are the encoded programs. Families (programs with the same vectorisation, block of rows and kind of
+    store) take turns if their best program is within `near` times the overall best. Programs with a single task form families of
+    their own, because the model errs most on the cost of starting threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)
@@ -77,7 +80,7 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """Order, int64 [B], in which families of programs take turns. Programs are sorted by `seconds` float64 [B].
+    """Return the order, int64 [B], in which families of programs take turns. Programs are sorted by `seconds` float64 [B].
 
     Equal rows of `families` [B, K] are one family, and each turn takes the family's next program. Programs above `limit` seconds
     come last, in sorted order.

@@ -26,13 +26,16 @@ LARGEST_REWARD = 2.0
 
 @dataclass(frozen=True)
 class FlexTensor:
-    """Q-learning of directions with simulated annealing, by measurement. No cost model is used."""
+    """Q-learning with simulated annealing, by measurement: a network chooses how to change a measured program.
+
+    A direction is one step up or down of one number of the program. No cost model is used.
+    """
 
     space: str = "extended"
     warm_up: int = 8
     """Number of random programs that are measured first."""
     starting_points: int = 4
-    """Number of programs drawn per round, among the measured programs that have an untried direction."""
+    """Number of measured programs whose untried directions a round follows, one direction each."""
     gamma: float = 4.0
     """A program with half the best performance is drawn with exp(-gamma / 2) of the best program's probability."""
     epsilon: float = 0.15
@@ -41,14 +44,14 @@ class FlexTensor:
     train_every: int = 5
     """Number of new trials between trainings of the network."""
     train_steps: int = 20
-    """Number of steps of a training; each step uses `batch` transitions."""
+    """Number of gradient steps in each training of the network; each step uses `batch` transitions."""
     batch: int = 32
     width: int = 64
     """Width of the network's hidden layers."""
     rate: float = 0.003
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Run rounds until the budget is spent or every program is measured."""
+        """Run rounds of Q-learning until the budget is spent or every program is measured."""
         exploration = _Exploration(self, Ledger(session), rng)
         exploration.start(self.warm_up)
         while exploration.round():
@@ -57,7 +60,7 @@ class FlexTensor:
 
 @dataclass
 class _Point:
-    """A measured program: vector, performance (1 / seconds, zero if it failed) and untried directions, bool [directions]."""
+    """A measured program: its vector of choices, its performance (1 / seconds, 0 if it failed), and its untried directions."""
 
     vector: np.ndarray
     performance: float
@@ -76,7 +79,7 @@ class _Exploration:
         self.trained = 0
 
     def start(self, count: int) -> bool:
-        """Measure `count` new random programs; return False if no new program is left."""
+        """Measure `count` new random programs; return False if the space has no new program."""
         drawn = self.ledger.walked(self.rng, count)
         for schedule, measurement in zip(drawn, self.ledger.measure(drawn), strict=False):
             vector = self.programs.vector(schedule)
@@ -85,7 +88,7 @@ class _Exploration:
         return bool(drawn)
 
     def round(self) -> bool:
-        """Follow one direction from each of several starting points; return False if the space is exhausted."""
+        """From each of several measured programs, measure one neighbour; return False if the space is exhausted."""
         moved = [self._go(point) for point in self._starting_points()]
         if not any(moved):
             return self.start(1)
@@ -97,7 +100,10 @@ class _Exploration:
         return True
 
     def _starting_points(self) -> list[_Point]:
-        """Points drawn without replacement, with probabilities exp(-gamma (E* - E) / E*) for performances E and best E*."""
+        """Draw the measured programs from which the next round starts, without replacement.
+
+        The probabilities are proportional to exp(-gamma (E* - E) / E*) for performance E and best performance E*.
+        """
         points = [point for point in self.points.values() if point.left.any()]
         if not points:
             return []
@@ -109,9 +115,10 @@ class _Exploration:
         return [points[i] for i in picked]
 
     def _go(self, point: _Point) -> bool:
-        """Measure the program in the untried direction with the highest value, or in a random untried direction.
+        """Measure the neighbour of `point` in one untried direction; return False if no direction is left.
 
-        Directions to illegal or known programs are skipped. Returns False if no direction is left.
+        The direction has the highest Q-value or, with probability epsilon, is random. Directions to illegal or known programs are
+        skipped.
         """
         values = self.network.values(self._features(point.vector))[0] + 1e-6 * self.rng.random(len(self.directions))
         while point.left.any():
@@ -138,7 +145,7 @@ class _Exploration:
         return point
 
     def _features(self, vector: np.ndarray) -> np.ndarray:
-        """The number at every position of the columns, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
+        """Return a program's numbers at all positions that vary, each scaled from 0 (smallest) to 1 (largest), float64 [F]."""
         logs = self.programs.logs
         return np.array(
             [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]

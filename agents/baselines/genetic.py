@@ -1,4 +1,4 @@
-"""Genetic algorithm over the columns of programs: a gene is the tile chain of an axis, or a knob."""
+"""Genetic algorithm over programs: a gene is the tile sizes of one axis, or a knob."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 TRIES = 64
-"""Maximum number of draws per child to find legal and new children. Random programs then replace missing children."""
+"""Maximum number of draws per child until it is legal and new. Random programs then replace missing children."""
 
 Individual = tuple[float, np.ndarray]
 """(seconds, vector) of a measured program."""
@@ -22,19 +22,20 @@ Individual = tuple[float, np.ndarray]
 class Genetic:
     """Genetic algorithm by measurement, with tournament selection, uniform crossover, mutation and elitism.
 
-    Every column of a child comes from one of two parents. Illegal or already measured children are drawn again. No model is used.
+    Every gene (the tile sizes of an axis, or a knob) of a child comes from one of two parents. Illegal or already measured
+    children are drawn again. No model is used.
     """
 
     space: str = "extended"
     population: int = 16
     elite: int = 6
-    """Number of parents that survive a generation. The other programs of a population are children."""
+    """Number of best programs that survive a generation. The other programs of a population are children."""
     tournament: int = 3
     """Number of programs drawn in a tournament. The fastest of them becomes a parent."""
     mutation: float = 1.5
     """Mean number of columns of a child that mutate."""
     local: float = 0.7
-    """Share of mutations that move one step at one position of a column. Other mutations draw any value of the column."""
+    """Share of mutations that change one number of a column by one step. Other mutations draw any value of the column."""
 
     def __post_init__(self) -> None:
         if not 0 < self.elite < self.population or self.tournament < 1:
@@ -77,7 +78,7 @@ class Genetic:
         return list(children)
 
     def _child(self, programs: Programs, alive: list[Individual], rng: np.random.Generator) -> np.ndarray:
-        """Vector of a child by uniform crossover of two parents and mutation; it may be illegal."""
+        """Breed a child by uniform crossover of two parents and mutation; return its vector, which may be illegal."""
         mother, father = (self._parent(alive, rng) for _ in range(2))
         child = np.where(rng.random(len(mother)) < 0.5, mother, father)
         chance = min(1.0, self.mutation / max(1, len(child)))

@@ -20,10 +20,10 @@ class LocalSearch:
 
     space: str = "extended"
     patience: int = 100
-    """Number of consecutive climbs without a new trial after which the space counts as exhausted."""
+    """Number of consecutive climbs without a new trial after which the search ends."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Repeat climbs until the budget is spent or the space counts as exhausted."""
+        """Climb from random programs again and again, until the budget is spent or climbs reach only known programs."""
         idle = 0
         while idle < self.patience:
             before = session.trials

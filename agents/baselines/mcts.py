@@ -28,9 +28,9 @@ class Mcts(Constructing):
 
     space: str = "extended"
     simulations: int = 400
-    """Number of simulations of a tree. A new tree begins when all programs that the last tree visited are measured."""
+    """Number of simulations in one tree. A new tree begins when all programs that the last tree visited are measured."""
     exploration: float = 0.5
-    """Weight of the confidence bound."""
+    """Weight of the confidence bound's exploration term."""
     widening: float = 2.0
     """A node that was visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
@@ -39,14 +39,14 @@ class Mcts(Constructing):
     climb: int = 12
     """Maximum number of steps in the greedy part of a rollout."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat simulations and measurement until the budget is spent or no new program is visited."""
+        """Run simulations and measure their programs, until the budget is spent or no new program is visited."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct all programs that a new tree visits, ranked by the model."""
+        """Run simulations in a new tree; return all visited programs, ranked by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
@@ -58,11 +58,14 @@ class Mcts(Constructing):
 
 @dataclass
 class Node:
-    """A node of the tree. Successors in `untried` become children from the last to the first."""
+    """A node of the search tree: a program and its statistics.
+
+    Programs in `untried` become children from the last to the first.
+    """
 
     row: np.ndarray
     low: float = math.inf
-    """Log of the latency in seconds of the program, or of the best known program near it."""
+    """Log of the latency in seconds of the node's program, or of the best known program near it."""
     prior: float = 1.0
     depth: int = 0
     untried: list[Node] | None = None
@@ -72,12 +75,15 @@ class Node:
 
 
 class Search:
-    """A search in one tree. A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`)."""
+    """A Monte-Carlo tree search in one tree.
+
+    A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`).
+    """
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         self.settings, self.graph, self.rng = settings, graph, rng
         self.visited: dict[bytes, float] = {}
-        """Bytes of a row -> model seconds, for all evaluated programs."""
+        """Bytes of an encoded program -> model seconds, for all evaluated programs."""
         self.root = Node(graph.initial().row)
         self.tree = {self.root.row.tobytes()}
         self.root.low = self.first_low()
@@ -112,11 +118,14 @@ class Search:
         return max(node.children, key=lambda child: self.bound(node, child)), False
 
     def first_low(self) -> float:
-        """Log of the root's latency."""
+        """Return the log of the latency of the root's program."""
         return math.log(self._latencies(self.root.row[None])[0])
 
     def expand(self, node: Node) -> list[Node]:
-        """New nodes for the successors that are not in the tree yet, slowest first by model latencies with random noise."""
+        """Make nodes for the successors of a node that are not in the tree yet; the last of the list is tried first.
+
+        They are sorted by the model's latency with random noise, slowest first.
+        """
         rows = successors(self.graph, node.row[None])
         fresh = [row for row in rows if row.tobytes() not in self.tree]
         lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
@@ -124,17 +133,20 @@ class Search:
         return [Node(fresh[i], float(lows[i]), depth=node.depth + 1) for i in order]
 
     def bound(self, node: Node, child: Node) -> float:
-        """Upper confidence bound of a child's value."""
+        """Return the upper confidence bound of a child's value, by which a simulation chooses among children."""
         if not child.visits:
             return math.inf
         return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
 
     def value(self, node: Node) -> float:
-        """Mean value of the node's simulations, from 0 for the root's program to 1 for the best program so far."""
+        """Return the mean value of the node's simulations, from 0 for the root's program to 1 for the best program so far."""
         return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
 
     def leaf(self, node: Node) -> float:
-        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour until all are slower."""
+        """Run a rollout from a node; return the log of the best latency in it.
+
+        The rollout is a random walk, followed by steps to the best neighbour until all neighbours are slower.
+        """
         steps = int(self.rng.integers(0, self.settings.walk + 1))
         now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])
@@ -147,7 +159,7 @@ class Search:
         return math.log(best)
 
     def _latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Evaluate and remember rows [B, ROW]; return their model seconds [B]."""
+        """Evaluate encoded programs `rows` [B, ROW] by the model and remember them; return their model seconds [B]."""
         seconds = self.graph.latencies(rows)
         self.visited.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         return seconds

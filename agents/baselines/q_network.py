@@ -1,4 +1,4 @@
-"""A small Q-network from a program's features to the values of all moves, trained on observed transitions.
+"""A small Q-network from features of a program to the value of every move, trained on observed transitions.
 
 It has four fully connected layers with ReLU, trained by Adam. It is written in NumPy, so that a search needs no torch.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Transition:
-    """A move between programs: features [F] before it, index of the move, reward, features [F] after it."""
+    """An observed move between two programs: features [F] before, index of the move, reward, features [F] after."""
 
     before: np.ndarray
     move: int
@@ -21,10 +21,10 @@ class Transition:
 
 
 class QNetwork:
-    """Network from features float64 [B, F] to Q-values float64 [B, moves]."""
+    """Q-network from features float64 [B, F] of programs to the values float64 [B, moves] of all moves."""
 
     def __init__(self, features: int, moves: int, width: int, rate: float, rng: np.random.Generator) -> None:
-        """Draw random weights (He's initialisation). The last layer's are 0, so that every move has the value 0 at first."""
+        """Draw random weights (He's initialisation); the last layer's are 0, so that every move has the value 0 at first."""
         sizes = [features, width, width, width, moves]
         self.rate = rate
         self.layers = [
@@ -36,11 +36,14 @@ class QNetwork:
         self._count = 0
 
     def values(self, features: np.ndarray) -> np.ndarray:
-        """Q-values float64 [B, moves] of features [B, F] or [F]."""
+        """Return the Q-values float64 [B, moves] of features [B, F] or [F]."""
         return self._forward(features)[-1]
 
     def train(self, batch: list[Transition], discount: float) -> float:
-        """Take one step towards targets reward + discount x best next value; return the mean squared error before the step."""
+        """Take one gradient step on a batch; return the mean squared error before the step.
+
+        The target of a transition is its reward + `discount` x the best value after the move.
+        """
         before, after = np.array([t.before for t in batch]), np.array([t.after for t in batch])
         moves = np.array([t.move for t in batch])
         targets = np.array([t.reward for t in batch]) + discount * self.values(after).max(axis=1)
@@ -56,7 +59,7 @@ class QNetwork:
         return float((error**2).sum() / len(batch))
 
     def _forward(self, features: np.ndarray) -> list[np.ndarray]:
-        """The inputs of all layers and the output, in order."""
+        """Return the inputs of all layers and then the network's output."""
         found = [np.atleast_2d(features)]
         for i, (weights, bias) in enumerate(self.layers):
             out = found[-1] @ weights + bias

@@ -22,7 +22,7 @@ class RandomSearch:
     """Number of programs measured at a time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Draw and measure batches."""
+        """Draw random unmeasured programs and measure them, batch after batch."""
         ledger = Ledger(session)
         while drawn := ledger.fresh(rng, self.batch):
             ledger.measure(drawn)

@@ -19,15 +19,15 @@ DRAWN = 64
 
 @dataclass(frozen=True)
 class RandomWalk:
-    """Measure the ends of random walks from the unscheduled program, until the budget is spent."""
+    """Measure the programs at the ends of random walks from the unscheduled program, until the budget is spent."""
 
     space: str = "extended"
     batch: int = 4
     patience: int = 100
-    """Number of consecutive walks without a new program after which the space counts as exhausted."""
+    """Number of consecutive walks that end at known programs after which the search ends."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Measure the ends of walks, batch after batch."""
+        """Measure the programs at the ends of random walks, batch after batch."""
         idle = 0
         while idle < self.patience:
             before = session.trials
@@ -35,7 +35,10 @@ class RandomWalk:
             idle = 0 if session.trials > before else idle + self.batch
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Evaluate the ends of random walks by the model and yield nothing. Only BudgetSpent ends it."""
+        """Evaluate the programs at the ends of random walks by the model, without end; nothing is yielded.
+
+        It ends only when the graph's budget raises BudgetSpent. The graph records the best program.
+        """
         for _ in count():
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
         yield from ()

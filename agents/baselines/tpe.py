@@ -19,10 +19,11 @@ REPEATS = 6
 
 @dataclass(frozen=True)
 class Tpe:
-    """Bayesian optimisation by TPE, with a parameter for each position of a column: the rank of its number.
+    """Bayesian optimisation by TPE: Optuna proposes programs, one parameter for every number of a program that varies.
 
-    A proposal stands for the program whose chains are nearest to the proposed numbers. Illegal proposals are reported as
-    infinitely slow, and repeated proposals are drawn again. The analytic model is not used.
+    A parameter is the rank of the number among its possible values. A proposal stands for the program whose tile sizes are
+    nearest to the proposed numbers. Illegal proposals are reported as infinitely slow, and repeated proposals are drawn again.
+    The analytic model is not used.
     """
 
     space: str = "extended"
@@ -34,7 +35,7 @@ class Tpe:
     """Whether one density covers all parameters; otherwise each parameter has a density of its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose and measure until the budget is spent or every program is measured."""
+        """Let TPE propose programs and measure them, until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         study, space = self._study(int(rng.integers(2**31))), _distributions(ledger)
         initial = ledger.walked(rng, self.start)
@@ -61,7 +62,7 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """Vector of the first proposal that is legal and not measured; None if none of REPEATS proposals is."""
+        """Draw proposals until one is legal and not measured yet; return its vector, or None after six (`REPEATS`) proposals."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])
@@ -80,7 +81,7 @@ def _distributions(ledger: Ledger) -> dict[str, IntDistribution]:
 
 
 def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
-    """Vector of the program whose chains are nearest to the numbers with these ranks."""
+    """Return the vector of the program whose tile sizes and knobs are nearest to the numbers with the given ranks."""
     programs = ledger.programs
     wanted = [logs[0].copy() for logs in programs.logs]
     for (column, place), rank in zip(programs.places, ranks, strict=True):
@@ -89,7 +90,7 @@ def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
 
 
 def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
-    """Rank of each number of a program among the values that its position can have; None for None."""
+    """Return the rank of each varying number of a program among its possible values; None if `vector` is None."""
     if vector is None:
         return None
     logs = ledger.programs.logs

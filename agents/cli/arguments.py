@@ -1,4 +1,4 @@
-"""Arguments of commands, rewritten for Hydra: it would read the text of an operator, such as gemm(m=512), as a function call."""
+"""Rewrite command-line arguments for Hydra, which would read an operator's text such as gemm(m=512) as a function call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
 def readable(arguments: list[str]) -> list[str]:
-    """Rewrite arguments in Hydra's syntax.
+    """Rewrite a command's arguments in Hydra's syntax.
 
     `operator=X` is unchanged if X names options of group `operator`; otherwise it sets the value `operators`. Operator texts such
     as gemm(m=512, n=384, k=1000)+bias are quoted in every argument. The first argument may be the value of `operators`.
@@ -44,7 +44,7 @@ def readable(arguments: list[str]) -> list[str]:
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
-    """The configuration for these arguments. It also works within a command that Hydra itself runs."""
+    """Compose the configuration that these command-line arguments describe. It also works within a command that Hydra runs."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
 
@@ -89,13 +89,16 @@ store_options()
 
 
 def options(group: str) -> set[str]:
-    """Names of a group's options: files and stored options."""
+    """Return the names of all options of a Hydra group: its files and the stored options."""
     stored = ConfigStore.instance().repo.get(group, {})
     return {Path(name).stem for name in (*stored, *(CONF / group).glob("*.yaml"))}
 
 
 def _alone(argument: str) -> str:
-    """Rewrite the first argument: an operator, an id or a file, unless it is an option or a setting."""
+    """Rewrite the first argument of a command, which may be an operator, an id or a file, as a setting of `operators`.
+
+    Names of options and arguments with `=` stay settings.
+    """
     if _CALL.match(argument):
         return f"operators={quoted(argument)}"
     if argument.lstrip().startswith("def "):  # the text of a graph, which needs no single quotes
@@ -119,7 +122,7 @@ def _spelled(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """`value` with single quotes around every unquoted operator text. Single quotes inside such a text become double quotes."""
+    """Put single quotes around every unquoted operator text in `value`; single quotes inside such a text become double quotes."""
     parts: list[str] = []
     at = 0
     while match := _CALL.search(value, at):

@@ -1,4 +1,4 @@
-"""Checks of entries of a configuration: numbers, lists and truth values."""
+"""Check entries of a configuration: numbers, lists and truth values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check_truths(given: Mapping[str, Any], *names: str) -> None:
 
 
 def check_kinds(given: Mapping[str, Any], known: Mapping[str, Any], of: str = "") -> None:
-    """Check that each entry is a finite number or a list if the entry of `known` is; ValueError names the first that is not.
+    """Check that each entry is a finite number, or a list, where that of `known` is one; ValueError names the first that is not.
 
     The message begins with `of`. Entries that are null in either mapping are skipped.
     """

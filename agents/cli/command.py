@@ -1,4 +1,4 @@
-"""Code that the commands of `experiments` share: readable arguments, errors, the final message."""
+"""Decorators for the commands of `experiments`: Hydra configuration, errors in one line, and the final message."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ from agents.cli.refusal import refusals
 from agents.cli.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
-"""A command as a function of its configuration. It returns the folder of its results, or None if it prints the folder itself."""
+"""Type of a command as a function of its configuration and a console.
+
+It returns the folder of its results, or None if it prints the folder itself.
+"""
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:
-    """Decorate a function to be the command of conf/`name`.yaml. Errors of the classes `more` also count as user errors."""
+    """Decorate a function to be the command that conf/`name`.yaml configures.
+
+    The function gets the configuration and a console. Errors of the classes `more` also count as user errors.
+    """
 
     def made(run: Run) -> Callable[[], None]:
         @configured(name)
@@ -44,7 +50,10 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
 
 
 def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], Any]]:
-    """Decorate a function that takes a configuration: conf/`name`.yaml with the process's arguments, after `check_shape`."""
+    """Decorate a function so that it gets its configuration from Hydra: conf/`name`.yaml with the process's arguments.
+
+    `check_shape` checks the configuration first.
+    """
 
     def made(run: Callable[[DictConfig], Any]) -> Callable[[], Any]:
         @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
@@ -60,7 +69,10 @@ def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[]
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a Hydra function on the process's arguments after `readable`. Errors of Hydra become a refusal of one line."""
+    """Run a Hydra function on the process's arguments, after `readable` has rewritten them.
+
+    An error of Hydra ends the process with one line.
+    """
     with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
         try:
@@ -70,5 +82,5 @@ def command_line(run: Callable[[], object]) -> None:
 
 
 def say_where(console: Console, begin: float, folder: Path) -> None:
-    """Print the last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
+    """Print a command's last line: the seconds since `begin` (of `time.perf_counter`), and the folder of the results."""
     console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""Functions that a command finds by their definitions, without registration: suites of benchmarks, papers' tables."""
+"""Find functions of commands by their definitions, without registration: suites of benchmarks, papers' tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 
 def functions_of(name: str, package: str) -> dict[str, str]:
-    """Find the functions `name` or `name`_OTHER of a configuration in a package: name for users -> MODULE:FUNCTION.
+    """Find the functions called `name` or `name`_OTHER of a configuration, in all modules of a package.
 
-    The name for users is OTHER, or else that of the module; a module `suite` or a package's `__init__` has its folder's name.
+    Return (name for users -> MODULE:FUNCTION). The name for users is OTHER, or else that of the module; a module `suite` or a
+    package's `__init__` has its folder's name.
     """
     (folder,) = find_spec(package).submodule_search_locations  # type: ignore[misc, union-attr]
     pattern = re.compile(rf"^def ({name}(?:_(\w+))?)\(config: DictConfig, ", re.MULTILINE)
@@ -27,6 +28,6 @@ def functions_of(name: str, package: str) -> dict[str, str]:
 
 
 def loaded(found: str) -> Callable[..., Any]:
-    """The function MODULE:FUNCTION."""
+    """Import and return the function that the text MODULE:FUNCTION names."""
     module, _, function = found.partition(":")
     return getattr(import_module(module), function)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The inputs of a run, kept next to its results in the folder `.hydra`, as Hydra writes it.
+"""Keep the inputs of a run next to its results in the folder `.hydra`, as Hydra writes it.
 
 `overrides.yaml` suffices to repeat the run.
 """
@@ -16,7 +16,10 @@ from gensor_gym.plugins import loaded
 
 
 def keep_configuration(folder: Path, config: DictConfig) -> None:
-    """Write config.yaml with every value resolved, overrides.yaml and hydra.yaml to `folder`/.hydra. Do nothing outside Hydra."""
+    """Write config.yaml with every value resolved, overrides.yaml and hydra.yaml to the subfolder `.hydra` of `folder`.
+
+    Nothing is written outside Hydra.
+    """
     if not HydraConfig.initialized():
         return
     hydra = HydraConfig.get()
@@ -31,17 +34,20 @@ def keep_configuration(folder: Path, config: DictConfig) -> None:
 
 
 def task_folder() -> Path | None:
-    """Folder that Hydra gives this task of a multirun; None outside a multirun."""
+    """Return the folder that Hydra gives this task of a multirun; None outside a multirun."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def sweep_name() -> str | None:
-    """Name of this task's multirun: the last two parts of its folder, by default day and time; None outside a multirun."""
+    """Return the name of the multirun that this task belongs to; None outside a multirun.
+
+    It is the last two parts of the multirun's folder, by default day and time.
+    """
     return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
 
 
 def task_number() -> int:
-    """Number of this task in its multirun."""
+    """Return the number of this task in its multirun."""
     return int(HydraConfig.get().job.num)

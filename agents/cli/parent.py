@@ -11,19 +11,22 @@ import time
 from threading import Thread
 
 PARENT = "GENSOR_GYM_PARENT"
-"""Environment variable with the id of the parent process; the command ends with that process."""
+"""Environment variable with the id of the parent process, with which the command ends."""
 _POLL = 0.5  # seconds
 
 
 def end_with_parent() -> None:
-    """If $GENSOR_GYM_PARENT is set, watch that process and end this process once its parent is another one."""
+    """Make this process end when its parent process ends, if $GENSOR_GYM_PARENT is set.
+
+    A thread watches the process whose id the variable has, and ends this process once its parent is another one.
+    """
     text = os.environ.pop(PARENT, "")
     if text:
         Thread(target=_watch, args=(int(text),), daemon=True).start()
 
 
 def end_with_launcher() -> None:
-    """In a worker of a Hydra launcher (joblib), end with the command, because a leftover worker would keep its folder locked."""
+    """Make a worker of a Hydra launcher (joblib) end with its command; a leftover worker would keep its folder locked."""
     if multiprocessing.current_process().name != "MainProcess":
         Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Argument parser of the commands without Hydra. Its errors have one line, with similar words for an unknown word."""
+"""Argument parser of the commands without Hydra. Its errors have one line, which suggests words similar to an unknown one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
     """Parser that ends with exit code 2 and one line on standard error for bad arguments."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and exit. Similar words are added if the message is about an unknown word."""
+        """Print the message and exit. Words similar to an unknown word in the message are added."""
         if match := _CHOICE.search(message):
             message += near(match[1], re.findall(r"[\w-]+", match[2]))
         elif match := _UNKNOWN.search(message):

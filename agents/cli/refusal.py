@@ -1,4 +1,4 @@
-"""Exit of a command on a user error: one line on standard error, exit code 2.
+"""End a command on a user error, with one line on standard error and exit code 2.
 
 A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is a fault of this project and
 is shown with its traceback. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its traceback.
@@ -27,41 +27,44 @@ _LIBRARIES = (
     ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
     ("gensor_gym.hardware.compiler", "NoCompilerError"),
 )  # fmt: skip
-"""(module, name) of further user errors: of configurations, and of a missing compiler. Each counts once its module is loaded."""
+"""(module, name) of error classes of libraries that count as user errors: configurations, a missing compiler.
+
+Each counts once its module is loaded.
+"""
 
 
 def users_errors() -> tuple[type[Exception], ...]:
-    """Classes of errors that count as user errors."""
+    """Return the classes of errors that count as user errors."""
     loaded = [(sys.modules[module], name) for module, name in _LIBRARIES if module in sys.modules]
     return (*_USERS, *(getattr(module, name) for module, name in loaded))
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text on one line. Unprintable characters, which may come from a file, become question marks."""
+    """Return an error's text on one line. Unprintable characters, which may come from a file, become question marks."""
     text = " ".join(str(error).split()) or type(error).__name__
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without a worker's traceback; the whole text in debugging mode."""
+    """Return the first line of an error's text, without a worker's traceback; in debugging mode the whole text."""
     return str(error) if debugging() else str(error).partition("\n")[0]
 
 
 def refuse(error: BaseException) -> NoReturn:
-    """Print an error's text on one line and end the process with CODE."""
+    """Print an error's text on one line of standard error, and end the process with exit status 2 (`CODE`)."""
     print(one_line(error), file=sys.stderr, flush=True)
     sys.exit(CODE)
 
 
 def debugging() -> bool:
-    """Whether errors are shown with their traceback."""
+    """Return whether errors are shown with their traceback, as $GENSOR_GYM_DEBUG demands."""
     return bool(os.environ.get(DEBUG))
 
 
 @contextmanager
 def refusals(*more: type[Exception]) -> Iterator[None]:
-    """End the process with one line if the `with` block raises a user error or an error of the classes `more`."""
+    """End the process with one line if the `with` block raises a user error, or an error of the classes `more`."""
     try:
         yield
     except BrokenPipeError:  # the reader closed the pipe
@@ -74,7 +77,7 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Exit status of a command without Hydra: the result of `work`, 0 for None, or the code of its refusal."""
+    """Run a command without Hydra and return its exit status: the result of `work` (0 for None), or the code if it exits."""
     try:
         with refusals():
             return work() or 0
@@ -86,7 +89,10 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """Like `refusals`, then flush the printed output and report an error of flushing."""
+    """End the process with one line on a user error in the `with` block; afterwards flush standard output.
+
+    An error of flushing (a full disk, a closed pipe) ends the process too.
+    """
     with refusals():
         yield
     try:
@@ -99,5 +105,5 @@ def whole_output() -> Iterator[None]:
 
 
 def _close_output() -> None:
-    """Redirect standard output to nowhere: at its end, the interpreter would flush it again and complain."""
+    """Redirect standard output to nowhere, because the interpreter would flush it again at its end and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,26 +35,32 @@ _POKE = signal.SIGUSR2
 _EVERY = 0.05
 """Seconds between two wake-up signals."""
 _LOST = 1.0
-"""Seconds after which a stop counts as lost if nobody is handling it. Code that catches a stop may end in its own way."""
+"""Seconds after which a stop that nobody handles counts as lost, and is raised again.
+
+Code that catches a stop may end in its own way.
+"""
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""Time of the monotonic clock when the main thread last raised a stop; infinite while it must not raise."""
+"""Time (monotonic clock) at which the main thread last raised a stop; infinite while it must not raise."""
 _held = 0
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised when a signal asks the command to stop; `except Exception` does not catch it."""
+    """Raised in the main thread when a signal asks the command to stop; `except Exception` does not catch it."""
 
 
 def asked() -> bool:
-    """Whether a signal has asked the command to stop and the command has not ended yet."""
+    """Return whether a signal has asked the command to stop and the command has not ended yet."""
     return _asked.is_set()
 
 
 @contextmanager
 def at_safe_points() -> Iterator[None]:
-    """Raise nothing at a first signal in the `with` block. The block polls `asked` when it can save, then raises `Stopped`."""
+    """Defer the stop of a command within the `with` block: a first signal raises nothing there.
+
+    The block polls `asked` when it can save, then raises `Stopped` itself.
+    """
     global _held
     _held += 1
     try:
@@ -65,9 +71,9 @@ def at_safe_points() -> Iterator[None]:
 
 @contextmanager
 def stoppable(how_to_go_on: str) -> Iterator[None]:
-    """Let signals stop the `with` block as the module describes, then print `how_to_go_on`.
+    """Let SIGINT and SIGTERM stop the `with` block at a safe point, then print `how_to_go_on` and exit.
 
-    In any other thread than the main thread, signals stop nothing.
+    The module describes safe points. In any other thread than the main thread, signals stop nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -86,14 +92,14 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
 
 
 def of_a_stop(error: BaseException | None) -> bool:
-    """Whether an error is a stop or follows from one: code that a stop interrupts may fail during its cleanup."""
+    """Return whether an error is a stop or follows from one, as code that a stop interrupts may fail during its cleanup."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _leave() -> None:
-    """Exit with CODE after threads and finalizers have ended. Another signal exits at once."""
+    """Exit with status 130 (`CODE`) after threads and finalizers have ended. Another signal exits at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(CODE))
     sys.exit(CODE)
@@ -101,7 +107,7 @@ def _leave() -> None:
 
 @contextmanager
 def _listening() -> Iterator[None]:
-    """Install the handlers and start the listening thread; afterwards restore the previous state."""
+    """Install the signal handlers and start the listening thread for the `with` block; afterwards restore the previous state."""
     global _raised_at
     _asked.clear()
     # A command that was started in the background, with SIGINT ignored, keeps ignoring it.
@@ -130,7 +136,10 @@ def _listening() -> Iterator[None]:
 
 
 def _listen(read: int, numbers: list[signal.Signals]) -> None:
-    """Read signals until the pipe is closed. After the first stop signal, wake the main thread every _EVERY seconds."""
+    """Receive signals in the listening thread until the pipe is closed.
+
+    After the first stop signal, wake the main thread many times a second; at the second, exit at once.
+    """
     main = threading.main_thread().ident or 0
     while True:
         heard, _, _ = select.select([read], [], [], _EVERY if asked() else None)
@@ -149,7 +158,10 @@ def _listen(read: int, numbers: list[signal.Signals]) -> None:
 
 
 def _in_main(*_: Any) -> None:
-    """Raise `Stopped`, or raise it again if it was lost. While Numba compiles, wait for the end of the compilation."""
+    """Raise `Stopped` in the main thread, or raise it again if it was lost.
+
+    While Numba compiles, the end of the compilation is awaited first.
+    """
     global _raised_at
     if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
         if _compiles():
@@ -166,7 +178,7 @@ def _compiles() -> bool:
 
 @cache
 def _hear_of_its_end() -> None:
-    """Raise as soon as Numba ends a compilation: between consecutive compilations no wake-up signal may arrive."""
+    """Make `_in_main` run whenever Numba ends a compilation, because every wake-up signal may arrive during one."""
     from numba.core import event
 
     class End(event.Listener):
@@ -181,6 +193,6 @@ def _hear_of_its_end() -> None:
 
 
 def _say(line: str) -> None:
-    """Write to stderr in one call, so that lines do not mix."""
+    """Write a line to standard error in one call, so that lines of several threads do not mix."""
     start = "\n" if os.isatty(2) else ""  # a terminal's line may contain ^C or a progress bar
     os.write(2, f"{start}{line}\n".encode())

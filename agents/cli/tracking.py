@@ -1,4 +1,4 @@
-"""Settings of W&B in a configuration, and their check."""
+"""Read and check the W&B settings of a configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WANDB_MODES = ("offline", "online", "disabled")
 
 @dataclass(frozen=True)
 class Tracking:
-    """Destination and names of runs in W&B. `group` is by default the multirun or folder of the runs."""
+    """Destination and names of runs in W&B. By default `group` is the name of the multirun, or the folder of the runs."""
 
     mode: str = "offline"
     project: str = "gensor_gym"
@@ -24,7 +24,7 @@ class Tracking:
 
     @property
     def on(self) -> bool:
-        """Whether runs are tracked."""
+        """Whether runs are tracked in W&B."""
         return self.mode != "disabled"
 
 

@@ -1,4 +1,4 @@
-"""Hydra's errors about unknown words, rewritten as one line with similar words."""
+"""Rewrite Hydra's errors about unknown words as one line that suggests similar words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = re.compile(r"Could not override '([^']+)'")
 
 
 def in_a_line(error: HydraException) -> str:
-    """One line of text for an error in a configuration: the unknown word, the known words, and similar words."""
+    """Describe a configuration error in one line: the unknown word, the known words, and similar words."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return f"no {group or 'configuration'} {option!r}; there are {', '.join(error.options)}{near(option, error.options)}"

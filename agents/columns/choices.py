@@ -1,7 +1,8 @@
 """Observation of a policy that chooses a program column by column: features of choices, of columns, and of the task.
 
-A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). Features
-describe a choice by its sizes, without the analytic model. A program thus costs one model evaluation, when it is complete.
+A column is the tile sizes and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). A choice is one value of
+a column. Features describe a choice by its sizes, without the analytic model. A program thus costs one model evaluation, when it
+is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS
 SEES = 2
 """Version of the observation and the network. Raise it with each change, so that no old policy is loaded."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
-"""(level, numbers): a feature per number says whether the level's tile is a multiple of it (vectors, transactions, warps)."""
+"""(level, numbers): one feature per number says whether the level's tile is a multiple of it (vectors, transactions, warps)."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 """Number of features of a column.
@@ -31,14 +32,17 @@ They say whether the axis is spatial; its extent; for two reads and the write, w
 and whether to the next element in memory; for a window, its shift per step and its extent without the axis; the knob, one-hot.
 """
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
-"""Number of features of a choice: sizes of an axis's chain, the index of a knob's value, and the features of the column."""
+"""Number of features of one choice: sizes of an axis's tiles, the index of a knob's value, and the column's features."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Kinds of data types that networks distinguish. float32 belongs to none of them."""
+"""Kinds of data types that networks distinguish, each with its types. float32 belongs to none of them."""
 
 
 class Choices(Programs):
-    """A graph's columns with features. Knobs come first, because good tiles depend on the kind of program."""
+    """The columns of one graph, each with its possible values (choices) and their features, as a policy sees them.
+
+    A column is the tile sizes of one axis, or one knob. Knobs come first, because good tiles depend on the kind of program.
+    """
 
     def __init__(self, graph: ConstructionGraph) -> None:
         super().__init__(graph)
@@ -47,9 +51,9 @@ class Choices(Programs):
         described = [_column(column.first, ints) for column in self.columns]
         parts = [_described(column, own, ints) for column, own in zip(self.columns, described, strict=True)]
         self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
-        """Features of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
+        """Features of the values (choices) of all columns, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
         self.column_features = np.array(described, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
-        """Features of the columns, float32 [K, COLUMN_FEATURES]."""
+        """Features of the K columns, float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
         """Logarithms of the number of operations, of the compulsory bytes, and of their ratio, float32 [TASK_FEATURES]."""
@@ -62,17 +66,17 @@ class Choices(Programs):
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes have extents above 1. With a single such axis (a map), a walk finds the best program."""
+    """Return whether several axes have extents above 1. With at most one, as in a map, a walk finds the best program."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
 
 choices_of = lru_cache(maxsize=4)(Choices)
-"""The choices of a graph, cached for the next round of a search."""
+"""Function that returns the choices of a graph, cached for the next round of a search."""
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:
-    """Features [COLUMN_FEATURES] of the column that begins at position `start` of a row."""
+    """Compute the features [COLUMN_FEATURES] of the column that begins at position `start` of an encoded program."""
     found = np.zeros(COLUMN_FEATURES)
     if start >= KNOB:
         found[COLUMN_FEATURES - len(KNOBS) + start - KNOB] = 1.0
@@ -86,7 +90,11 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements by which a step along an axis shifts a read's window, the window's extent without the axis), or (1, 1)."""
+    """Describe the window of a read that an axis moves along, as in a convolution.
+
+    Return (elements by which a step along the axis shifts the window, extent of the window without the axis), or (1, 1) without a
+    window.
+    """
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -98,7 +106,10 @@ def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
 
 
 def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Features float32 [C, CHOICE_FEATURES] of the C values of a column; `features` are those of the column itself."""
+    """Compute the features float32 [C, CHOICE_FEATURES] of the C values of a column.
+
+    `features` are those of the column itself, and `ints` is the task's table of whole numbers.
+    """
     values, own = column.values, np.zeros((len(column.values), _SIZES + 1))
     if column.is_knob:
         own[:, -1] = values[:, 0] / max(1, len(KNOBS[column.first - KNOB].values) - 1)
@@ -109,7 +120,7 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 
 
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
-    """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
+    """Compute the size features of an axis's tile sizes, float64 [C, MAX_LEVELS + 1] with the virtual threads last.
 
     They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles, and flags. The window shifts
     by `step` per iteration; its extent without the axis is `others`.

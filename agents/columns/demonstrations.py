@@ -1,7 +1,7 @@
-"""Demonstrations: the fastest programs by the model that coordinate descents find. A policy learns from them.
+"""Demonstrations: fast programs that coordinate descents by the model find, from which a policy learns.
 
-Some units need matching tiles, and a policy that draws one column at a time rarely draws their best programs. Demonstrations rank
-first, so that their columns become likely together.
+Tensor cores need matching tiles of several axes, and a policy that draws one column at a time rarely draws their best programs.
+Demonstrations rank first, so that their columns become likely together.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ RESTARTS = 24
 MOST = 24
 """Maximum number of demonstrations of a task."""
 WITHIN = 1.5
-"""Largest model time of a demonstration, relative to the fastest one."""
+"""Largest model time of a demonstration, as a multiple of the fastest demonstration's."""
 _known: dict[Choices, np.ndarray] = {}
 
 
 def demonstrated(choices: Choices) -> np.ndarray:
-    """Choices int64 [<= MOST, K] of a task's demonstrations, fastest first.
+    """Return a task's demonstrations as choices int64 [<= MOST, K], one value index per column, fastest program first.
 
     They are computed once and stored in the cache folder.
     """

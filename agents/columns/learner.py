@@ -1,7 +1,7 @@
-"""Training of a policy that writes programs column by column, by the rank of each program among those drawn for its task.
+"""Train a policy that writes programs column by column, by the rank of each program among those drawn for its task.
 
-A batch has several programs for each of a few tasks. A step of REINFORCE (Williams 1992) follows it. A program's weight in
-training depends on its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
+A batch has several programs for each of a few tasks, and is followed by one step of REINFORCE (Williams 1992). A program's weight
+in training depends on its rank within its task and is 0 beyond the best share of programs; the mean weight is subtracted. This
 improves the best programs and not the average, because only the fastest of several programs counts (risk-seeking policy
 gradients, Petersen et al. 2021). Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy
 bonus decreases over training.
@@ -33,7 +33,7 @@ _CLIP = 1.0
 
 
 class ColumnLearner:
-    """A network and its training on the analytic model of several tasks.
+    """A network that writes programs by columns (tiles of an axis, or a knob), and its training on several tasks' models.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
     With `machines` the network sees the machine's constants, with `types` the kind of the data type, with `frozen` whether
@@ -43,7 +43,7 @@ class ColumnLearner:
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """Prepare a training of `steps` programs in total. ValueError names a setting out of range."""
+        """Prepare a training with `steps` written programs in total. ValueError names a setting out of range."""
         for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
             if type(settings[name]) is not int or settings[name] < least:
                 raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")
@@ -64,7 +64,7 @@ class ColumnLearner:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
-        """Draw one batch of programs and take a gradient step; return the mean reward. An illegal program's reward is 0."""
+        """Draw a batch of programs and take a gradient step; return the mean reward. An illegal program's reward is 0."""
         tasks, programs = self.settings["tasks"], self.settings["programs"]
         for group in self.optimizer.param_groups:
             group["lr"] = self._now("learning_rate")
@@ -93,7 +93,7 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Draw the demonstrations that replace a task's first drawn programs; None for no replacement."""
+        """Draw the demonstrations that replace the first programs drawn for a task; None if nothing is replaced this time."""
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
@@ -101,13 +101,14 @@ class ColumnLearner:
         return Given(known[self.rng.permutation(len(known))[:count]])
 
     def demonstrations(self, choices: Choices) -> np.ndarray:
-        """Choices int64 [N, K] of the programs that replace drawn programs."""
+        """Return the known programs of a task, which may replace drawn programs, as choices int64 [N, K]."""
         return demonstrated(choices)
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """Seconds float64 [N] of a task's programs with choices int64 [N, K], infinite if illegal.
+        """Return the model's seconds float64 [N] of a task's programs, infinite for illegal programs.
 
-        The programs are written in `gensor_gym/Write-v0`, which decides these columns in this order.
+        `chosen` int64 [N, K] is the index of the value of each column. The programs are written in `gensor_gym/Write-v0`, which
+        decides these columns in this order.
         """
         writing = self.writing(choices.graph.hardware)
         writing.reset(options={"operator": choices.graph.operator})
@@ -117,7 +118,10 @@ class ColumnLearner:
         return seconds
 
     def writing(self, hardware: Hardware) -> WriteVectorEnv:
-        """Environments in which the programs of a machine's tasks are written: one for each program per task and batch."""
+        """Return the environments in which the programs of a machine's tasks are written, one for each program of a batch.
+
+        They are made at the first call for a machine.
+        """
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
             tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space
@@ -127,23 +131,23 @@ class ColumnLearner:
         return self._writing[hardware.digest]
 
     def _now(self, name: str) -> float:
-        """Current value of a setting, which decreases linearly to its `final_` value over the training."""
+        """Return the current value of a setting, which changes linearly to its `final_` value over the training."""
         first, last = float(self.settings[name]), float(self.settings[f"final_{name}"])
         return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
 
     def save(self, path: Path) -> None:
-        """Write the tensors of the network."""
+        """Write the weights of the network to a safetensors file."""
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """State for `restore`: everything that further training depends on."""
+        """Return everything that further training depends on, for `restore`: weights, optimiser, random state, steps, rewards."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the `state` of a learner with equal settings."""
+        """Restore a `state` that a learner with equal settings returned."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])
@@ -151,7 +155,7 @@ class ColumnLearner:
 
 
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
-    """Training weights float32 [N] with mean 0, from latencies; infinity marks a program that does not fit.
+    """Return training weights float32 [N] with mean 0 for programs, from their latencies (infinite for an illegal program).
 
     They decrease linearly with rank, from 2 for the fastest program to 0 at the share `best` and beyond; then their mean is
     subtracted. Equal latencies have equal ranks. If all are equal, all weights are 0.

@@ -1,8 +1,8 @@
 """The network of a policy that chooses a program column by column. The module needs PyTorch and is imported at first use.
 
-A choice's embedding depends only on its sizes, so that new extents share choices with those of training. Two sums are sets in the
-sense of Zaheer et al. (2017): of the embeddings of the choices made so far, and of the embeddings of the open columns. A query is
-computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
+A choice's embedding depends only on its sizes, so that new extents share choices with those of training. Two sets are
+represented by sums, as by Zaheer et al. (2017): the embeddings of the choices made so far, and those of the open columns. A query
+is computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 CLOSED = -1e9
-"""Logit of a closed choice; it makes the probability 0. If all choices of a column are closed, they are equally likely."""
+"""Logit of a choice that is not open, which makes its probability 0.
+
+If no choice of a column is open, all are equally likely.
+"""
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
-    """Linear layers with ReLU in between; `sizes` are input, hidden and output widths."""
+    """Build linear layers with ReLU in between; `sizes` are the input, hidden and output widths."""
     layers: list[nn.Module] = []
     for before, after in zip(sizes, sizes[1:], strict=False):
         layers += [nn.Linear(before, after), nn.ReLU()]
@@ -31,7 +34,7 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 
 
 class ColumnNetwork(nn.Module):
-    """Network that draws programs column by column and computes their probabilities."""
+    """Network that draws programs by columns (tiles of an axis, or a knob) and computes each choice's probability."""
 
     def __init__(
         self, width: int, machine: bool = False, types: bool = False, masked: bool = False, frozen: bool = False
@@ -57,11 +60,11 @@ class ColumnNetwork(nn.Module):
         temperature: float = 1.0,
         substitute: Feasible | Given | None = None,
     ) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
-        """(choices int64 [N, K], their log-probabilities [N], sums of the columns' entropies [N]) of N programs.
+        """Draw N programs, one choice per column; return (choices int64 [N, K], log-probabilities [N], entropies [N]).
 
-        Uniform `draws` from [0, 1), float [N, K], decide; None takes the most probable choice of every column, N = 1.
-        `substitute` may replace drawn choices; log-probabilities are then those of the replacements. A `masked` network gets the
-        open choices from `substitute`, and its probabilities are over open choices.
+        Entropies are summed over columns. Uniform random numbers `draws` in [0, 1), float [N, K], decide; None takes the most
+        probable choice of every column, N = 1. `substitute` may replace drawn choices; log-probabilities are then those of the
+        replacements. A `masked` network gets the open choices from `substitute`, and its probabilities are over open choices.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
         embedded, counts = self.choice(features), choices.counts.tolist()
@@ -97,12 +100,15 @@ class ColumnNetwork(nn.Module):
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
-    """A new network with the settings of an agent, which may come from a card."""
+    """Make a new network with the settings of an agent, which may come from a policy's card."""
     return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked", "frozen")))
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:
-    """Choices int64 [N] with probabilities [N, C], by uniform draws [N] from [0, 1). Without draws, the most probable choices."""
+    """Draw choices int64 [N] with probabilities [N, C], by uniform random numbers `draws` [N] in [0, 1).
+
+    Without `draws`, the most probable choices are returned.
+    """
     if draws is None:
         return chances.argmax(dim=1)
     total = chances.cumsum(dim=1)

@@ -1,7 +1,7 @@
-"""A strategy with a learned policy that writes whole programs column by column, with one model evaluation per program.
+"""A strategy with a learned policy that writes programs column by column (tiles of an axis, or a knob).
 
 A walk on the construction graph evaluates every program on its way, and a policy that looks ahead also evaluates the neighbours
-of each. Here an episode has one decision per column, and only its final program is evaluated.
+of each. Here an episode has one decision per column, and the model evaluates only its final program.
 """
 
 from __future__ import annotations
@@ -27,28 +27,35 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.locate import located
 
 BLOCK, FEW = 256, 4
-"""Number of programs drawn in a block; a block with fewer than FEW new legal programs is idle."""
+"""Number of programs drawn at a time (a block), and the number of new legal programs below which a block is idle."""
 KNOWN, BARREN = 16, 256
-"""Number of idle blocks after which drawing ends: KNOWN if most legal draws are known, BARREN if almost no draw is legal."""
-FRESH, WARMER = (0.25, 0.75), 1.25
-"""Shares of new programs among a block's legal programs, and a factor of the temperature.
+"""Numbers of idle blocks after which drawing ends.
 
-The temperature rises by the factor WARMER if the share is below the first number, and falls again if it is above the second.
+KNOWN applies if most legal draws are known, BARREN if almost no draw is legal.
+"""
+FRESH, WARMER = (0.25, 0.75), 1.25
+"""Rules for the temperature of the draws, by the share of new programs among a block's legal programs.
+
+The temperature rises by the factor WARMER if the share is below the first number of FRESH, and falls again if it is above the
+second.
 """
 HOTTEST = 40
-"""Maximum number of rises of the temperature. 1.25 to the power of 40 makes all probabilities equal."""
+"""Maximum number of times that the temperature rises. 1.25 to the power of 40 makes all probabilities equal."""
 
 
 @dataclass
 class Memory:
-    """The programs that a search has written, and the temperature of its next draws, which is never below `first`."""
+    """State of a search with a policy that writes columns: the programs written so far, and the temperature of the next draws.
+
+    The temperature is never below `first`.
+    """
 
     first: float
     written: set[bytes] = field(default_factory=set)
     narrow: bool = False
     """Whether choices are restricted to feasible choices, because a block had fewer than FEW legal programs."""
     warmer: int = 0
-    """Number of rises of the temperature minus the number of falls."""
+    """Number of times that the temperature has risen, minus the number of times that it has fallen."""
 
     @property
     def temperature(self) -> float:
@@ -56,7 +63,7 @@ class Memory:
         return self.first * WARMER**self.warmer
 
     def adapt(self, new: int, legal: int) -> None:
-        """Adapt the temperature after a block with `legal` legal programs, `new` of them new."""
+        """Raise or lower the temperature after a block of draws, by the share of new programs among its `legal` programs."""
         if new < FRESH[0] * legal:
             self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:
@@ -65,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class ColumnWriter(Episodic, Learned):
-    """Sample programs from a policy that `agent=columns` learned: first the most probable program, then random draws."""
+    """Write programs with a policy that `agent=columns` learned: first the most probable program, then random draws."""
 
     space: str = "gensor"
     episodes: int = 64
@@ -75,11 +82,14 @@ class ColumnWriter(Episodic, Learned):
     agent: ClassVar[str] = "columns"
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct `episodes` programs, ranked by the model; nothing is measured."""
+        """Write `episodes` programs with the policy and rank them by the model; nothing is measured."""
         return self.written(graph, self.episodes, Memory(self.temperature), rng)
 
     def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
-        """Construct `count` new legal programs, or fewer if few are left."""
+        """Write `count` new legal programs, or fewer if few are left, and rank them by the model.
+
+        `memory` has the programs written before, and remembers the new ones.
+        """
         begin = time.perf_counter()
         rows = write(load_columns(str(self.folder(graph)), self.trust), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
@@ -89,14 +99,14 @@ class ColumnWriter(Episodic, Learned):
 
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
-    """Sample a column policy in rounds of growing size, without repeating a program."""
+    """Write programs with a policy of `agent=columns`, in batches of growing size, without repeating a program."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the constructions of `rounds`; with `once`, yield constructions of `episodes` programs from the start."""
+        """Yield the rankings of `rounds`; with `once`, of `episodes` programs from the start."""
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield constructions of 1, 1, 2, 4, .. and finally `episodes` new programs each; end if almost none is new."""
+        """Yield rankings of 1, 1, 2, 4, .. and finally `episodes` new programs each; end if almost no program is new."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):
@@ -107,10 +117,11 @@ class Columns(ColumnWriter):
 
 
 def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
-    """Rows int32 [N, ROW] of at most `count` new legal programs: first the most probable program, then random draws.
+    """Write at most `count` new legal programs with a policy's network; return them as rows int32 [N, ROW].
 
-    Illegal programs are redrawn, because legality needs no model evaluation. If the most probable program is illegal, the most
-    probable legal program of the first block replaces it. If almost no draw is legal, choices are restricted to feasible choices.
+    The first is the most probable program, the others are random draws. Illegal programs are redrawn, because legality needs no
+    model evaluation. If the most probable program is illegal, the most probable legal program of the first block replaces it. If
+    almost no draw is legal, choices are restricted to feasible choices.
     """
     found: list[np.ndarray] = []
     feasible, known, barren = Feasible(choices, rng), 0, 0
@@ -139,9 +150,10 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
 def _legal(
     network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, feasible: Feasible | None = None
 ) -> np.ndarray:
-    """Rows of the legal programs among `draws`. Without draws, the most probable program if it is legal.
+    """Draw programs with the network; return the legal ones as rows [N, ROW].
 
-    As long as no program is written, the most probable program comes first.
+    With `draws=None`, only the most probable program is drawn. As long as the search has written no program, the most probable
+    program comes first.
     """
     import torch
 
@@ -155,9 +167,10 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """Load the network of a checkpoint folder. Errors and a warning are those of `agents.policies.card.checked_card`.
+    """Load the network of a policy that writes columns from a checkpoint folder.
 
-    ValueError if the policy is not a column policy, or observes another version's features.
+    Errors and a warning are those of `agents.policies.card.checked_card`. ValueError if the policy does not write columns, or
+    observes another version's features.
     """
     from agents.columns.network import network_of
 
@@ -176,7 +189,10 @@ def load_columns(folder: str, trust: bool = False) -> Any:
 
 
 def _tensors(folder: Path, trust: bool) -> dict[str, Any]:
-    """Tensors of a policy's file by name. A file of an earlier version is in PyTorch's format and is read only if trusted."""
+    """Read the tensors of a policy's file by name.
+
+    A file of an earlier version is in PyTorch's format and is read only if `trust` allows it.
+    """
     import torch
 
     if (folder / POLICY).exists():

@@ -1,9 +1,10 @@
-"""Measuring programs in the order of the model's predictions, which measurements correct, structure by structure.
+"""Measure programs in the order of the model's predictions, which measurements correct, structure by structure.
 
-The model's error is similar for similar programs: for example, all programs with an unpacked operand suffer from the same cache
-sets. A program's predicted time is therefore the model's time multiplied by the mean ratio measured / model so far of programs
-with the same structure. Two rules diversify the trials. Each register tile has a limit of trials among programs that are
-predicted to be near the best. Every other trial is a neighbour of the best measured program.
+A structure is the knobs that change the code as a whole. The model's error is similar for similar programs: for example, all
+programs with an unpacked operand suffer from the same cache sets. A program's predicted time is therefore the model's time
+multiplied by the mean ratio measured / model so far of programs with the same structure. Two rules diversify the trials. Each
+register tile has a limit of trials among programs that are predicted to be near the best. Every other trial is a neighbour of the
+best measured program.
 
 The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
 machine kept to the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
@@ -24,47 +25,50 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 FAILED = math.log(4.0)
-"""Log ratio of a failed trial for its structure, relative to the common scale: four times slower than predicted."""
+"""Log ratio that counts for a failed trial, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""A neighbour of the best program is measured only if its predicted time is within this multiple of the best program's."""
+"""Largest predicted time of a neighbour that is measured, as a multiple of the best program's."""
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5
-"""Weight, in trials, of the best structure's ratio in every structure's mean.
+"""Weight, in trials, that the best structure's mean ratio has in every other structure's mean.
 
 With 0.5, the first trial of a structure moves the structure's prediction two thirds of the way.
 """
 
 
 def structure_of(schedule: Schedule) -> bytes:
-    """Hashable key of a program's structure."""
+    """Return a hashable key of a program's structure, the knobs that change the generated code as a whole (`STRUCTURE`)."""
     return schedule.row[STRUCTURE].tobytes()
 
 
 Predict = Callable[[np.ndarray], np.ndarray]
-"""Seconds float64 [B] of rows int32 [B, ROW] of the session's graph, by the model that ranks."""
+"""Function that predicts the seconds float64 [B] of encoded programs int32 [B, ROW] by the model that ranks."""
 
 
 @dataclass
 class Feedback:
-    """Mean log of measured / model for every structure. A common factor of all structures does not matter."""
+    """Running means of log(measured / model) for every structure (knobs that change the code as a whole).
+
+    A common factor of all structures has no effect on predictions.
+    """
 
     sums: dict[bytes, float] = field(default_factory=dict)
     counts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, schedule: Schedule, model: float, measured: float) -> None:
-        """Record one trial; `measured` is infinite if it failed."""
+        """Record one trial with its model time and measured time in seconds; `measured` is infinite if it failed."""
         key = structure_of(schedule)
         ratio = math.log(measured / model) if math.isfinite(measured) else self.scale() + FAILED
         self.sums[key] = self.sums.get(key, 0.0) + ratio
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def scale(self) -> float:
-        """The common log error of the model: the smallest mean over the structures; 0 before any trial."""
+        """Return the smallest mean of log(measured / model) over the structures; 0 before any trial."""
         return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
 
     def corrected(self, schedule: Schedule, model: float) -> float:
-        """Predicted seconds of a program, on the scale of the measurements; `model` is the model's prediction."""
+        """Return a program's predicted seconds on the scale of the measurements; `model` is the model's time."""
         key, scale = structure_of(schedule), self.scale()
         count = self.counts.get(key, 0)
         off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
@@ -80,25 +84,28 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Repeat construction and measurement by `Trials` until the budget is spent or no new program is constructed."""
+    """Construct programs and measure them in the order of corrected predictions, again and again.
+
+    It ends when the budget is spent or no new program is constructed. `Trials` describes the order and the arguments.
+    """
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
 class Trials:
-    """Choice of the programs to measure: from the ranking or, every other time, a neighbour of the best measured program.
+    """Choice of the next program to measure: the best of a ranking or, every other time, a neighbour of the best measured one.
 
-    The best program of every new structure is first, if its model time is within `explored` times the best of all, because a new
-    structure has no feedback. Next are programs of the ranking whose predicted times are within `near` times the best, and whose
-    register tiles have fewer than `per_register_tile` measurements. If no such program is left, this limit grows by its initial
-    value. A neighbour differs in one column (`agents.core.programs`), and its predicted time is within SLACK.
+    First come the best programs of structures (`structure_of`) without measurements, if the model's time is at most `explored`
+    times the best of all. Next come programs of the ranking whose predicted times are at most `near` times the best, and whose
+    register tiles have fewer than `per_register_tile` measurements. If no such program is left, `per_register_tile` grows by its
+    initial value. A neighbour differs in one column (`agents.core.programs`), and is at most 3 % (`SLACK`) slower by `predict`.
     """
 
     def __init__(
         self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0,
         predict: Predict | None = None,
     ) -> None:  # fmt: skip
-        """Begin without measurements. `predict` ranks neighbours; the default is the graph's model.
+        """Prepare the choice of programs, without measurements. `predict` ranks neighbours, by default the graph's model.
 
         ValueError if `per_register_tile` or `near` is below 1.
         """
@@ -111,10 +118,13 @@ class Trials:
         self.tiles: dict[bytes, int] = {}
         self.measured: set[Schedule] = set()
         self.best: tuple[float, Schedule] | None = None
-        """(quiet seconds, program) of the fastest measured program."""
+        """(quiet seconds, schedule) of the fastest measured program; None before any succeeded."""
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
-        """Measure all new `schedules`, whose model times are `seconds`; after every second trial also a neighbour of the best."""
+        """Measure all new programs of a ranking, `schedules` with model times `seconds`.
+
+        After every second trial a neighbour of the best program is measured too.
+        """
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         for schedule in self._unknown(left):
             self._try(schedule, left.pop(schedule))
@@ -126,7 +136,10 @@ class Trials:
                 self._try(*found)
 
     def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
-        """The best program of every unmeasured structure within the limit `explored`, fastest first."""
+        """Return the best program of every structure (`structure_of`) without measurements, fastest first.
+
+        Only programs within `explored` times the shortest model time count.
+        """
         limit, firsts = self.explored * min(left.values(), default=0.0), dict[bytes, Schedule]()
         for schedule in sorted(left, key=left.__getitem__):
             if left[schedule] > limit:

@@ -1,4 +1,4 @@
-"""Reuse of a task's stored results, so that no search is repeated."""
+"""Answer a task from its stored results, so that no search is repeated."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gensor_gym.measure.records.tuned import programs, searched
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
-"""(program, its measurement, trials that checked imported programs)."""
+"""(stored program, its measurement, trials that checked imported programs)."""
 
 
 def kept(
     task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
 ) -> Kept | None:
-    """The fastest stored program of a task; None if none is stored, or if fewer than `least` trials searched the task.
+    """Return (fastest stored program of a task, its measurement, trials that checked imported programs).
 
-    Imported programs that claim to be faster than this machine's best are measured first, at most `trials` of them, and stored as
-    this machine's. If `trials` is 0 and this machine has no program of its own, the result is the best imported program with its
-    claimed time.
+    The result is None if none is stored, or if fewer than `least` trials searched the task. Imported programs that claim to be
+    faster than this machine's best are measured first, at most `trials` of them, and stored as this machine's. If `trials` is 0
+    and this machine has no program of its own, the result is the best imported program with its claimed time.
     """
     backend = get_backend(task.backend, task.hardware)
     if not backend.stored:

@@ -1,4 +1,4 @@
-"""A ledger of the programs that a search has measured. It also draws programs that the search has not measured."""
+"""Record of the programs that a search has measured, which can also draw programs that it has not measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALKS = 8
 
 
 class Ledger:
-    """Measurements of a session by program. A repeated program is answered without the session."""
+    """Memory of a search's measurements, by program. The session measures only programs that are not in it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -34,13 +34,13 @@ class Ledger:
 
     @property
     def trials(self) -> int:
-        """Number of measured programs."""
+        """Number of programs that the search has measured."""
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure programs in order. The list is shorter if the budget ends in between.
+        """Measure programs in order, known programs from memory. The list is shorter if the budget ends in between.
 
-        BudgetSpent of the session passes through.
+        The session's BudgetSpent passes through.
         """
         new = list({program_key(s): s for s in schedules if s not in self}.values())
         if new:
@@ -71,7 +71,7 @@ class Ledger:
         return list(found.values())
 
     def walked(self, rng: np.random.Generator, count: int) -> list[Schedule]:
-        """Up to `count` distinct unmeasured programs: ends of random walks, then uniform draws (`fresh`) for missing programs.
+        """Return up to `count` distinct unmeasured programs: ends of random walks, then uniform draws (`fresh`) for missing ones.
 
         Walks grow tiles more often than they shrink them. Their ends are therefore faster than uniform draws, which gives a
         search a better start.

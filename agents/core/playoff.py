@@ -19,14 +19,15 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""Largest quiet time of a finalist, relative to the best finalist."""
+"""Largest quiet time of a program that takes part in a playoff, as a multiple of the best one's."""
 ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """(finalist with the fastest quiet time of the playoff, its measurement in the search).
+    """Time the best few programs of a search again, alternately; return the winner with its measurement in the search.
 
-    For a backend that does not time kernels, the result is the search's best program. None if no trial succeeded.
+    The winner has the fastest quiet time of the playoff. For a backend that does not time kernels, the result is the search's
+    best program. None if no trial succeeded.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best

@@ -1,8 +1,8 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
-A choice for an axis is a whole chain of tiles and virtual threads. A *place* is the position of one number in the choices of a
-column. A neighbour along a place is a choice with another number at this place. Among such choices, it is the one whose other
-numbers change least (in logarithms of sizes).
+A choice for an axis is a list of tile sizes and the number of virtual threads. A *place* is the position of one number in the
+choices of a column. A neighbour along a place is a choice with another number at this place. Among such choices, it is the one
+whose other numbers change least (in logarithms of sizes).
 """
 
 from __future__ import annotations
@@ -24,44 +24,50 @@ BLOCK = 4096
 BLOCKS = 256
 """Number of blocks without a legal program after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
-"""Largest number of candidates of a space that is enumerated."""
+"""Largest number of candidates for which all programs of a space are enumerated."""
 
 Direction = tuple[int, int, int]
-"""(column, position in it, number of steps through the distinct numbers there: positive upwards, negative downwards)."""
+"""A move of one number of a program: (column, position in it, number of steps).
+
+Steps go through the distinct numbers at the position, positive upwards, negative downwards.
+"""
 
 
 class Programs(Coordinates):
-    """The space of one graph. C columns have several choices, and a program is a vector int64 [C] of choices."""
+    """The programs of one graph as vectors int64 [C], with the index of the chosen value for each of C columns.
+
+    Columns are the tile sizes of an axis or a knob; those with a single choice are left out.
+    """
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
-        """Select the graph's columns, except those that begin at the positions `fixed` of a row."""
+        """Take the graph's columns (tiles of an axis, or a knob), except those at the positions `fixed` of an encoded program."""
         super().__init__(graph.coordinates.base, graph.coordinates.movable(fixed))
         self.graph = graph
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """For every column, its numbers on the scale of comparison (log2 of sizes), float64 [choices, positions]."""
+        """The numbers of each column's choices on the scale of comparison (log2 for sizes), float64 [choices, positions]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """(column, position) for every position at which the choices of a column differ."""
+        """All (column, position in its choices) at which the choices of the column have different numbers."""
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
-        """The vector int64 [C] of a schedule; None if it is not in the space."""
+        """Return the vector int64 [C] of a schedule; None if the schedule is not in the space."""
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """The program of a row as a row with a tile for every memory level."""
+        """Return the same program as a row [ROW] that has a tile for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
-        """Whether each of the vectors [N, C] is a legal program, bool [N]."""
+        """Return whether each of the vectors [N, C] is a legal program, bool [N]."""
         return self.graph.fits(self.rows(vectors))
 
     def schedule(self, vector: np.ndarray) -> Schedule:
-        """The schedule of a vector [C], one choice per column. It has a tile for every memory level."""
+        """Return the schedule of a vector [C]; it has a tile for every memory level."""
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
@@ -76,13 +82,16 @@ class Programs(Coordinates):
         return Schedule(self.opened(self.graph.random_schedule(rng).row))
 
     def listed(self) -> np.ndarray | None:
-        """All legal programs, rows int32 [N, ROW]; None if there are too many candidates to enumerate."""
+        """Enumerate all legal programs as rows int32 [N, ROW]; None if the space has too many candidates."""
         if self.size > LISTED:
             return None
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector, legal or not, one step along `direction`; None if the place has no further number in this direction."""
+        """Return the vector one move along `direction`, legal or not; None if the position has no further number that way.
+
+        The other numbers of the column change as little as possible.
+        """
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]
@@ -97,14 +106,18 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """Descend from `row` [ROW] until no column improves it; return the final row and its model seconds."""
+        """Descend by the model from an encoded program `row` [ROW].
+
+        The descent ends when no other choice for one column (the tiles of an axis, or a knob) is faster. Return (the last
+        program, its model seconds).
+        """
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
         self.graph.charge(found.tried, found.improvements)
         return row, found.seconds
 
     def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(legal programs [N, ROW] that differ from `row` in one column, their model seconds [N])."""
+        """Return all legal programs [N, ROW] that differ from `row` in one axis or knob, and their model seconds [N]."""
         row = self.opened(row)
         rows = np.concatenate([row[None], *(column.every(row) for column in self.columns)])
         seconds = self.graph.latencies(rows)
@@ -112,9 +125,10 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and as few other changes as possible.
+        """Return programs [N, ROW] with other innermost tiles of two spatial axes and as few other changes as possible.
 
-        Descents over single columns do not reach such rows: on a CPU, the way from 8x48 to 6x64 passes 6x48 or 8x64, both slower.
+        They may be illegal. Descents that change one axis or knob at a time do not reach such programs: on a CPU, the way from
+        8x48 to 6x64 passes 6x48 or 8x64, both slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]
@@ -129,7 +143,7 @@ class Programs(Coordinates):
 
 
 def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
-    """For every innermost tile other than the row's, the chain whose other numbers are nearest to the row's."""
+    """Return an axis's tile sizes for every innermost tile other than that of `row`; other numbers stay as near as possible."""
     now, sizes = np.log2(row[column.places]), column.values[:, 0]
     far = np.abs(np.log2(column.values) - now)[:, 1:].sum(axis=1)
     return [
@@ -138,5 +152,5 @@ def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
 
 
 def nearest(logs: np.ndarray, wanted: np.ndarray) -> int:
-    """Index of the choice in `logs` [choices, places] with the smallest sum of distances to `wanted` [places]."""
+    """Return the index of the choice in `logs` [choices, positions] with the smallest sum of distances to `wanted`."""
     return int(np.argmin(np.abs(logs - wanted).sum(axis=1)))

@@ -1,4 +1,4 @@
-"""Constructions by the model alone, and functions that measure programs in the order of these rankings."""
+"""Rankings of programs by the model alone, and functions that measure programs in the order of a ranking."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gensor_gym.graph.tables.layout import MAX_AXES, TILE
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
-"""Positions of the register tile in a row."""
+"""Positions of the register tile's sizes in an encoded program."""
 STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
-"""Positions in a row of the knobs that change the generated code as a whole.
+"""Positions in an encoded program of the knobs that change the generated code as a whole.
 
 Programs with equal values at these positions have the same structure. The model's error is similar for such programs.
 """
@@ -28,13 +28,13 @@ Programs with equal values at these positions have the same structure. The model
 
 @dataclass(frozen=True)
 class Construction:
-    """Distinct programs that were constructed by the model, fastest first, and the cost of the construction."""
+    """A ranking: distinct programs that a strategy constructed by the model alone, fastest first, and what that cost."""
 
     schedules: tuple[Schedule, ...]
     latencies: tuple[float, ...]
     """Model seconds of every schedule."""
     visited: int
-    """Number of states that the construction visited."""
+    """Number of states of the graph that the construction visited."""
     evaluations: int
     """Number of model evaluations, which the graph has counted too."""
     seconds: float
@@ -42,27 +42,36 @@ class Construction:
 
 
 class Constructing(ABC):
-    """Base of strategies that construct by the model again and again, as `agents.strategy.Constructs` requires."""
+    """Base of strategies that construct rankings by the model alone, as often as the caller asks.
+
+    It provides what `agents.strategy.Constructs` requires.
+    """
 
     @abstractmethod
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct once by the model; nothing is measured."""
+        """Construct one ranking of programs by the model; nothing is measured."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the results of `construct` without end. `once` makes no difference."""
+        """Yield rankings (the results of `construct`) without end. `once` makes no difference."""
         while True:
             yield self.construct(graph, rng)
 
 
 class ConstructingByRules(Constructing):
-    """Base of strategies that construct by rules. The model does not rank; it evaluates each result once, only for the record."""
+    """Base of strategies that construct programs by rules; the model does not rank them.
+
+    The model evaluates each result once, only for the record.
+    """
 
     @abstractmethod
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(distinct programs, best by the rules first; number of states visited). No model is called."""
+        """Construct programs by the rules, without calling the model.
+
+        Return (distinct encoded programs, best by the rules first; number of states visited).
+        """
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct the programs by the rules, in their order, with the model's latencies. The result is deterministic."""
+        """Construct programs by the rules, in their order, with the model's latencies. The result is deterministic."""
         begin = time.perf_counter()
         found, visited = self.rows(graph)
         latencies = graph.latencies(np.stack(found))
@@ -77,9 +86,11 @@ def measure_rankings(
     per_register_tile: int,
     kinds: bool = False,
 ) -> None:
-    """Repeat construction and measurement in order of rank until the budget is spent or no new program is found.
+    """Construct rankings again and again, and measure each from the fastest predicted program on.
 
-    With `kinds` the best program of each structure is measured first.
+    It ends when the budget is spent or a ranking has no new program. The first `per_register_tile` programs of each register tile
+    are measured before all others. With `kinds` the best program of each structure (knobs that change the code as a whole) comes
+    first.
     """
 
     def measure(found: Construction) -> None:
@@ -91,13 +102,13 @@ def measure_rankings(
 
 
 IDLE = 16
-"""Number of consecutive constructions without a new trial after which a search ends."""
+"""Number of consecutive rankings without a new trial after which a search ends."""
 
 
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
-    """Measure the best program of each construction.
+    """Measure the best program of each ranking that `constructions` yields.
 
-    It ends after the last construction, or after IDLE constructions in a row without a new trial. BudgetSpent passes through.
+    It ends after the last ranking, or after 16 (`IDLE`) rankings in a row without a new trial. BudgetSpent passes through.
     """
     idle = 0
     for found in constructions:
@@ -114,7 +125,10 @@ def until_nothing_new(
     rng: np.random.Generator,
     measure: Callable[[Construction], None],
 ) -> None:
-    """Call `construct` and `measure` alternately until `measure` adds no trial. BudgetSpent passes through."""
+    """Call `construct` and then `measure` with its ranking, again and again, until `measure` adds no trial.
+
+    BudgetSpent passes through.
+    """
     while True:
         found = construct(session.graph, rng)
         before = session.trials
@@ -124,19 +138,19 @@ def until_nothing_new(
 
 
 def tile_of(schedule: Schedule | GirSchedule) -> bytes:
-    """Key of a schedule's register tile. For a fused operator, the key of its placements."""
+    """Return a hashable key of a schedule's register tile or, for a fused operator, of its placements."""
     return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """The fastest row for each combination of values at the positions `places`, fastest first."""
+    """Return the fastest program for each combination of values at the positions `places` of its row, fastest first."""
     ordered = rows[np.argsort(seconds, kind="stable")]
     _, first = np.unique(ordered[:, places], axis=0, return_index=True)
     return ordered[np.sort(first)]
 
 
 def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
-    """The first program of each structure in a ranking."""
+    """Return the first program of each structure in a ranking; a structure is the knobs that change the code as a whole."""
     first: dict[bytes, Schedule] = {}
     for schedule in schedules:
         first.setdefault(schedule.row[STRUCTURE].tobytes(), schedule)
@@ -146,7 +160,10 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
 def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """(distinct programs of `rows`, their latencies), fastest first. Each program has a tile for every memory level."""
+    """Rank encoded programs by their latencies; return (distinct schedules, their latencies), fastest first.
+
+    Each schedule has a tile for every memory level.
+    """
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
@@ -154,7 +171,10 @@ def ranked(
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
-    """Reorder a ranking: the first `per_register_tile` programs of each register tile come before all other programs."""
+    """Reorder a ranking so that no register tile dominates its beginning.
+
+    The first `per_register_tile` programs of each register tile come before all other programs.
+    """
     taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []

@@ -1,4 +1,4 @@
-"""A significance test of whether one kernel is faster than another, from the samples of two measurements."""
+"""Test from the samples of two measurements whether one kernel is significantly faster than the other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from statistics import fmean, variance
 
 
 def is_faster(samples: Sequence[float], than: Sequence[float], level: float) -> bool:
-    """Whether the mean of `samples` is significantly smaller than the mean of `than`, by Welch's two-sided t-test at `level`.
+    """Return whether the mean of `samples` is significantly smaller than the mean of `than`.
 
-    With fewer than two samples on a side, or without variance, the smaller mean decides. A kernel without samples has failed and
-    counts as slower than any other.
+    The test is Welch's two-sided t-test at `level`. With fewer than two samples on a side, or without variance, the smaller mean
+    decides. A kernel without samples has failed and counts as slower than any other.
     """
     if not samples or not than:
         return bool(samples)

@@ -25,7 +25,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass
 class Curve:
-    """Learning curve of a search: every improvement so far, in order."""
+    """Learning curve of a search: the evaluation, time and latency of every improvement, in order."""
 
     evaluations: list[int] = field(default_factory=list)
     """Number of model evaluations up to and including each improvement."""
@@ -35,23 +35,23 @@ class Curve:
     """Processor seconds from the beginning of the search to each improvement."""
 
     def add(self, evaluations: int, latency: float, elapsed: float) -> None:
-        """Append an evaluation if it is an improvement."""
+        """Append an evaluation to the curve if its latency is a new minimum."""
         if math.isfinite(latency) and (not self.latencies or latency < self.latencies[-1]):
             self.evaluations.append(evaluations)
             self.latencies.append(latency)
             self.elapsed.append(elapsed)
 
     def best(self, evaluations: np.ndarray | float) -> np.ndarray:
-        """Best latency after each number of `evaluations`, in the same shape; infinite before the first program."""
+        """Return the best latency after each number of `evaluations`, in the same shape; infinite before the first program."""
         at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
         return np.array([math.inf, *self.latencies])[at]
 
 
 class Watched:
-    """Mixin for graphs that record a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
+    """Mixin for graphs that record the best latency after every model evaluation, and end a search at a limit.
 
-    If `seconds` is 0, no evaluation beyond the limit is made. A compiled walk is charged when it ends; results of the walk that
-    are beyond both limits do not enter the curve.
+    BudgetSpent is raised when `limit` evaluations and `seconds` are both spent. If `seconds` is 0, no evaluation beyond the limit
+    is made. A compiled walk is charged when it ends; results of the walk that are beyond both limits do not enter the curve.
     """
 
     clock: Callable[[], float] = staticmethod(time.process_time)
@@ -59,7 +59,7 @@ class Watched:
     evaluations: int
 
     def watch(self, limit: int, seconds: float = 0.0) -> None:
-        """Set the limits, begin with an empty curve, and start the clock."""
+        """Set the limits on evaluations and seconds, begin an empty curve, and start the clock."""
         self.limit, self.seconds = limit, seconds
         self.curve = Curve()
         self.start()
@@ -70,13 +70,14 @@ class Watched:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the clock since `start`."""
+        """Seconds since `watch` or `start` was called, by `clock`: by default processor seconds."""
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count evaluations, and record improvements: pairs (number of the evaluation in this call, latency).
+        """Count evaluations that compiled code made, and add their improvements to the curve.
 
-        The time of an improvement is interpolated between the previous charge and now.
+        `improvements` are pairs (number of the evaluation within this call, latency). The time of an improvement is interpolated
+        between the previous charge and now.
         """
         before, since, now = self.evaluations, self._last - self._begun, self.elapsed
         super().charge(evaluations)  # type: ignore[misc]
@@ -89,7 +90,10 @@ class Watched:
             self._end()
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Model seconds of rows. BudgetSpent if `seconds` are spent and the rows exceed the limit of evaluations."""
+        """Evaluate encoded programs by the model and record improvements; return their seconds.
+
+        BudgetSpent if `seconds` are spent and the programs exceed the limit of evaluations.
+        """
         before = self.evaluations
         allowed = rows if self.elapsed < self.seconds else rows[: max(0, self.limit - before)]
         seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]
@@ -102,7 +106,7 @@ class Watched:
         return seconds
 
     def note(self, latency: float) -> None:
-        """Record the best latency at the end of a round, for searches whose evaluations are not recorded one by one."""
+        """Add the best latency so far to the curve, for searches whose evaluations are not recorded one by one."""
         self.curve.add(self.evaluations, latency, self.elapsed)
 
     def _end(self) -> None:
@@ -123,7 +127,7 @@ class WatchedGraph(Watched, ConstructionGraph):
 
 
 class WatchedGir(Watched, GirGraph):
-    """A graph of a fused operator that records a curve; see `Watched`."""
+    """A graph of a fused operator that records a curve over evaluations and seconds; see `Watched`."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str, limit: int, seconds: float) -> None:
         super().__init__(operator, hardware, space)

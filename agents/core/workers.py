@@ -1,4 +1,4 @@
-"""Distribution of compiled work over worker threads."""
+"""Distribute compiled work over worker threads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import numpy as np
 from gensor_gym.hardware.cpuinfo import forced_threads
 
 _done: set[CodeType | None] = set()
-"""Code of the work that this process has done before, and that is therefore compiled."""
+"""Code objects of the work that this process has done before, and that is therefore compiled."""
 
 
 def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
-    """Run `work` on even parts of range(count), one thread per part; return the results. Compiled work releases the GIL.
+    """Run `work` on even parts of range(count), one worker thread per part; return the results in order.
 
-    If the work is new to the process, the calling thread does the first part, in which Numba compiles for up to half a minute. A
-    signal can stop the run there, because the calling thread does not wait for another thread.
+    Compiled work releases the GIL. If the work is new to the process, the calling thread does the first part, in which Numba
+    compiles for up to half a minute. A signal can stop the run there, because the calling thread does not wait for another
+    thread.
     """
     edges = np.linspace(0, count, min(workers(), count) + 1).astype(int)
     parts = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
@@ -34,5 +35,8 @@ def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
 
 
 def workers() -> int:
-    """Number of worker threads: GENSOR_GYM_THREADS if set, else the usable cores. ValueError for an invalid setting."""
+    """Return the number of worker threads: GENSOR_GYM_THREADS if set, else the number of usable cores.
+
+    ValueError for an invalid setting.
+    """
     return forced_threads() or len(os.sched_getaffinity(0))

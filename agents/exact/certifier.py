@@ -1,4 +1,4 @@
-"""The proof of an optimum as a search: descents first, then a complete enumeration or branch and bound."""
+"""Prove an optimum as a search: run descents first, then a complete enumeration or branch and bound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from gensor_gym.exact.optimum import MOST_NODES, certify
 
 @dataclass(frozen=True)
 class Certifier(ModelSearch):
-    """Prove the optimum on the analytic model (`gensor_gym.exact`) and measure its program. The search is deterministic."""
+    """Prove the optimum of the analytic model (`gensor_gym.exact`) and measure the optimal program. It is deterministic."""
 
     nodes: int = MOST_NODES
-    """Number of block tiles after which the proof is given up."""
+    """Number of block tiles that the proof may visit before it is given up."""
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield one construction, of the optimum. ValueError if no proof applies to the task, or if the proof is given up."""
+        """Yield a single ranking, which consists of the proved optimum.
+
+        ValueError if no proof applies to the task, or if the proof is given up.
+        """
         begin, before = time.perf_counter(), graph.evaluations
         found = certify(graph, most_nodes=self.nodes)
         made = graph.evaluations - before

@@ -1,7 +1,7 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes except elementwise maps. Every certificate is written at
-once, as a line of gensor_gym/data/certificates/HARDWARE_SPACE.jsonl. Tasks with a certificate under the present fingerprint are
+once, as a line of gensor_gym/data/certificates/HARDWARE_SPACE.jsonl. Tasks with a certificate under the current fingerprint are
 skipped, so that an interrupted run resumes.
 """
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def chosen(specs: Iterable[str], kinds: Sequence[str] = ()) -> list[Operator]:
-    """Distinct operators of texts, ids, tables or splits; by default all named shapes except elementwise maps.
+    """Return the distinct operators that texts, ids, tables or splits name; by default all named shapes except maps.
 
     `kinds` keeps only operators with these names (gemm, conv2d, ..).
     """
@@ -69,7 +69,7 @@ def chosen(specs: Iterable[str], kinds: Sequence[str] = ()) -> list[Operator]:
 
 
 def line(found: Certificate) -> str:
-    """A certificate as one line of text."""
+    """Return a certificate as one line of text."""
     ties = "?" if found.optima is None else found.optima
     return (
         f"{found.seconds:8.2f} s  {found.optimum * 1e6:10.3f} us  {ties:>6} optima  {found.visited:>11} nodes  "

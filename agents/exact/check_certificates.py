@@ -6,9 +6,9 @@ Every certificate is checked by code that shares only rules and model with the s
 - in a larger space, no program is faster among `--samples` random programs (half drawn evenly from all combinations, half by
   random walks) and coordinate descents from the best of them. That is evidence, not proof.
 
-With `--again SLACK` the search runs again from its other end, with floors multiplied by SLACK. With 0.9, for example, less is
-pruned, so an error of the bound up to a tenth would show. The second search proves the optimum unless search and bound err
-together.
+With `--again SLACK` the search runs again, from the largest sizes down and with its lower bounds multiplied by SLACK. With 0.9,
+for example, less is pruned, so an error of the bound up to a tenth would show. The second search proves the optimum unless search
+and bound err together.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Number of best samples from which coordinate descents start."""
+"""Number of random programs, the fastest by the model, from which coordinate descents start."""
 
 
 @dataclass
 class Findings:
-    """Findings about a certificate: confirmed properties and faults, in words."""
+    """Results of checking a certificate, in words: `holds` are confirmed properties, `wrong` are faults."""
 
     holds: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def say(self, right: bool, holds: str, wrong: str) -> None:
-        """Add `holds` to the confirmed properties if `right`, otherwise `wrong` to the faults."""
+        """Record the result of one check: `holds` as a confirmed property if `right`, otherwise `wrong` as a fault."""
         (self.holds if right else self.wrong).append(holds if right else wrong)
 
 
@@ -71,7 +71,10 @@ def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: f
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
-    """Split a certificate's space such as `extended(unroll, stages)` into name and knobs that vary; None if all knobs vary."""
+    """Split a certificate's space such as `extended(unroll, stages)` into its name and the knobs that vary.
+
+    The knobs are None if all vary.
+    """
     name, _, knobs = space.removesuffix(")").partition("(")
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 

@@ -37,7 +37,10 @@ NAMES = {str(action): number for number, action in enumerate(ACTIONS)}
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an episode: the action's name, seconds after it, and its loss (None if values are unknown)."""
+    """One step of an explained episode: the action's name, the program's seconds after it, and the loss through the action.
+
+    The loss is None if the values of states are unknown.
+    """
 
     action: str
     seconds: float
@@ -46,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """A changed column: its values before and after in words, and the program's seconds and terms after the change."""
+    """A change of one axis or knob of a schedule: values before and after in words, and the new program's seconds and terms."""
 
     column: str
     before: str
@@ -56,9 +59,10 @@ class Change:
 
 
 def optima_of(graph: ConstructionGraph) -> np.ndarray:
-    """Optimal programs, rows int32 [N, ROW] with tiles for all levels: all of a small task, otherwise the certified schedule.
+    """Return optimal programs of a task, as rows int32 [N, ROW] with tiles for all levels.
 
-    The certificate is shipped, or computed now. ValueError if that fails.
+    For a small task they are all optimal programs, otherwise the certified schedule, which ships or is computed now. ValueError
+    if that fails.
     """
     try:
         states = explore(graph, MOST_EXPLORED)
@@ -69,7 +73,10 @@ def optima_of(graph: ConstructionGraph) -> np.ndarray:
 
 
 def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | None) -> tuple[Schedule, list[Step]]:
-    """Replay an episode from the unscheduled program: (last schedule, steps). ValueError names an unknown or illegal action."""
+    """Replay the actions of an episode from the unscheduled program; return (last schedule, one `Step` per action).
+
+    ValueError names an unknown or illegal action.
+    """
     schedule = graph.initial()
     steps: list[Step] = []
     for number, name in enumerate(actions):
@@ -87,7 +94,10 @@ def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | No
 
 
 def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
-    """Value of a state minus the value of an action in it; 0 for the best action. ValueError beyond the last step."""
+    """Return the loss through an action: the value of the state minus the value of the action, 0 for the best action.
+
+    `left` is the number of steps left. ValueError beyond the last step.
+    """
     if left < 1:
         raise ValueError(f"an episode on this task has {values.horizon} steps at most")
     state = values.states.index(schedule.row)
@@ -98,7 +108,7 @@ def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
 
 
 def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
-    """Column name -> its indices in a row, for the operator's axes and for the knobs."""
+    """Return the positions of every axis and knob in an encoded program, by its name `axis NAME` or `knob NAME`."""
     found = {}
     for number, axis in enumerate(graph.operator.axes):
         slot = slot_of(number, len(graph.operator.spatial))
@@ -107,7 +117,10 @@ def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
 
 
 def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.ndarray) -> list[Change]:
-    """Changes of the fewest columns to optimal values that make `schedule` as fast as the optimum, in greedy order."""
+    """Find the fewest axes and knobs that must change to optimal values to make `schedule` as fast as the optimum.
+
+    Return the changes in an order in which each leaves the fastest program.
+    """
     row, best = schedule.row.copy(), float(graph.latencies(optima[:1])[0])
     row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
     places = columns(graph)
@@ -135,7 +148,7 @@ def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dic
 def _in_order(
     graph: ConstructionGraph, row: np.ndarray, target: np.ndarray, names: list[str], places: dict[str, list[int]]
 ) -> list[Change]:
-    """Order the changes greedily: the next change is the one that leaves the fastest legal program."""
+    """Order changes of the axes and knobs `names` from `row` to `target`, so that each leaves the fastest legal program."""
     found: list[Change] = []
     while names:
         trials = [_mixed(row, target, [name], places) for name in names]
@@ -157,7 +170,7 @@ def _words(row: np.ndarray, name: str, places: list[int]) -> str:
 
 
 def report(graph: ConstructionGraph, schedule: Schedule, steps: list[Step]) -> Iterator[str]:
-    """Yield the lines of the explanation."""
+    """Yield the lines of text that explain a schedule, and the steps that led to it, against the optimum."""
     optima = optima_of(graph)
     best, seconds = float(graph.latencies(optima[:1])[0]), graph.latency(schedule)
     terms, least = graph.terms(schedule), graph.terms(Schedule(optima[0]))
@@ -203,7 +216,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def explain(graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None) -> Iterator[str]:
-    """Yield lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
+    """Yield lines of text that explain an episode's actions, or a schedule given as text, against the optimum.
+
+    ValueError for an illegal action or schedule.
+    """
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
         if not graph.is_legal(found):

@@ -1,4 +1,4 @@
-"""Baseline for policies trained on other operators: transferred optima of the most similar training operators.
+"""Baseline for policies that are trained on other operators: reuse the optima of the most similar training operators.
 
 Certified optima of the train part serve as a table of tuned programs. The neighbours of an operator are sorted by the distance of
 their extents, and also of the machines' rates if there are several machines. Operators of the same class come first.
@@ -29,23 +29,26 @@ from gensor_gym.locate import located
 from gensor_gym.measure.session import Session
 
 OTHER_CLASS = 64.0
-"""Extra distance to an operator of another class, in doublings of an extent. It exceeds all distances within a class."""
+"""Extra distance to an operator of another class, in doublings of an extent, which exceeds all distances within a class."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """An entry of the table: the optimum of a training operator whose class is `kind`."""
+    """An optimal program of a training operator; `kind` is the operator's class."""
 
     kind: str
     place: np.ndarray
-    """Coordinates of the task for distances, float64 [MAX_AXES + 4]; see `_place`."""
+    """Coordinates of the operator's task for distances, float64 [MAX_AXES + 4]; see `_place`."""
     row: np.ndarray
-    """Row of the optimal program, int32 [ROW]."""
+    """The optimal program, encoded as a row int32 [ROW]."""
 
 
 @dataclass(frozen=True)
 class Nearest(ModelSearch):
-    """Transfer certified optima of the most similar training operators, nearest first, with one model evaluation each."""
+    """Baseline that transfers certified optima of the most similar training operators, nearest first.
+
+    Each transferred program costs one model evaluation.
+    """
 
     split: str = "v1"
     """Version of the split whose train part is used."""
@@ -62,11 +65,14 @@ class Nearest(ModelSearch):
             hardware.get(name)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure one program per round, until the budget is spent or no round is left."""
+        """Measure the transferred programs one by one, until the budget is spent or none is left."""
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield a construction of one program for every legal transferred optimum. ValueError if no optimum is known."""
+        """Yield one ranking of a single program for every transferred optimum that is legal.
+
+        ValueError if no optimum is known.
+        """
         programs = Programs(graph)
         for row in self.carried(programs):
             begin = time.perf_counter()
@@ -74,7 +80,10 @@ class Nearest(ModelSearch):
             yield Construction((Schedule(row),), (latency,), 1, 1, time.perf_counter() - begin)
 
     def carried(self, programs: Programs) -> Iterator[np.ndarray]:
-        """Yield the distinct legal programs int32 [ROW] transferred from known optima, nearest neighbour first."""
+        """Yield the distinct legal programs int32 [ROW] that known optima become on this task, the nearest operator's first.
+
+        ValueError if no optimum is known.
+        """
         graph, seen = programs.graph, set()
         known = table(tuple(self.machines) or (graph.hardware.name,), graph.space, self.split, self.certificates)
         if not known:
@@ -91,12 +100,12 @@ class Nearest(ModelSearch):
 
 @dataclass(frozen=True)
 class NearestDescents(Nearest):
-    """Compiled coordinate descents from the transferred optima of `Nearest`, then from random programs."""
+    """Run compiled coordinate descents from the transferred optima of `Nearest`, then from random programs."""
 
     exhaustive: ClassVar[bool] = False
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one descent per round."""
+        """Yield one ranking per coordinate descent: from each transferred optimum, then from random programs without end."""
         programs = Programs(graph)
         for row in self.carried(programs):
             yield descent(programs, row)
@@ -105,7 +114,10 @@ class NearestDescents(Nearest):
 
 
 def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
-    """The vector int64 [C] whose choice in each column is nearest, in logarithms of sizes, to another operator's `row`."""
+    """Transfer another operator's encoded program `row` to this task; return its vector int64 [C].
+
+    For each axis and knob, the choice nearest to the numbers of `row` is taken, in logarithms of sizes.
+    """
     wanted = [row[column.places] for column in programs.columns]
     logs = [w * 1.0 if c.is_knob else np.log2(w) for w, c in zip(wanted, programs.columns, strict=True)]
     return np.array([nearest(known, w) for known, w in zip(programs.logs, logs, strict=True)], dtype=np.int64)
@@ -113,7 +125,10 @@ def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple[Known, ...]:
-    """Optima of a split's train part on `machines` in a space. `path` is a file of further certificates, or ""."""
+    """Collect the known optima in a space on `machines`, of operators in the train part of a split.
+
+    `path` is a file of further certificates, or "".
+    """
     found = [c for machine in machines for c in certificates_of(machine, space)]
     if path:
         found += [c for c in read_certificates(located(path)) if c.hardware in machines and c.space == space]
@@ -126,7 +141,10 @@ def _known(certificate: Certificate) -> Known:
 
 
 def _place(graph: ConstructionGraph) -> np.ndarray:
-    """Logarithms of the extents by axis slot, and of the machine's rates and units, float64 [MAX_AXES + 4]."""
+    """Return a task's coordinates for distances: log2 of its extents by axis slot and of the machine's rates and number of units.
+
+    The array is float64 [MAX_AXES + 4].
+    """
     ints, floats = graph.tables.ints, graph.tables.floats
     rates = [floats[PEAK], floats[DRAM_BW], floats[L2_BW], ints[UNITS]]
     return np.log2(np.concatenate([ints[EXTENT : EXTENT + MAX_AXES], rates]).astype(np.float64))

@@ -67,7 +67,10 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def listening(port: int) -> socket.socket:
-    """Socket that listens on this machine's loopback address only. OSError if the port is taken."""
+    """Open a socket that listens on this machine's loopback address only.
+
+    OSError if the port is taken, ValueError if it is not a port number.
+    """
     if not 0 <= port < 65536:
         raise ValueError(f"port {port}: expected 0 to 65535")
     bound = socket.socket()

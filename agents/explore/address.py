@@ -24,7 +24,10 @@ NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
 
 @dataclass(frozen=True)
 class Address:
-    """A task and a program. The program is the result of `actions`, from the unscheduled program or from `schedule`."""
+    """A state of the web page: a task (operator, machine, space) and a program.
+
+    The program is the result of `actions`, from the unscheduled program or from `schedule`.
+    """
 
     operator: str = "gemm(m=512, n=512, k=512)"
     machine: str = "host"
@@ -38,25 +41,25 @@ class Address:
 
     @property
     def task(self) -> tuple[str, str, str]:
-        """(operator, machine, space)."""
+        """The task as (operator, machine, space)."""
         return self.operator, self.machine, self.space
 
     def after(self, action: str) -> Address:
-        """The address after one more action."""
+        """Return the address of the state after one more action."""
         return replace(self, actions=(*self.actions, action))
 
     def back_to(self, steps: int) -> Address:
-        """The address after the first `steps` actions."""
+        """Return the address of the state after only the first `steps` actions."""
         return replace(self, actions=self.actions[:steps])
 
     def query(self) -> str:
-        """The query of a URL, as `read` parses it. Defaults are omitted, except those of the task."""
+        """Return the address as the query of a URL, which `read` parses. Defaults are omitted, except those of the task."""
         begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
         return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
 
 
 def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
-    """Parse a query; return the address and the values of the extra names in `also`.
+    """Parse the query of a URL; return the address and the values of the extra names in `also`.
 
     ValueError names a value that is too long, duplicate or unknown. Names of operator, machine and space are not looked up.
     """
@@ -85,7 +88,7 @@ def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]
 
 @lru_cache(maxsize=64)
 def _encoded(operator: str, machine: str, space: str, seed: int, schedule: str) -> str:
-    """The encoded query without the actions. It is cached, because the addresses on one page differ only in their actions."""
+    """Encode everything of an address but its actions; cached, because addresses on one page differ only in actions."""
     parts = {"operator": operator, "machine": machine, "space": space}
     optional = {"seed": str(seed or ""), "schedule": schedule}
     return urlencode(parts | {name: text for name, text in optional.items() if text}, safe="()=,[]", quote_via=quote)

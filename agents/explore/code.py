@@ -1,4 +1,4 @@
-"""The generated source of a program. The lines that the last action changed are marked."""
+"""Show the generated source of a program, with the lines marked that the last action changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = {"c": "C", "cuda": "CUDA", "hip": "HIP"}
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of source. `removed` counts the deleted lines of the previous source before it."""
+    """A line of generated source code. `removed` counts the previous source's deleted lines before it."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Listing:
-    """A source with its marked lines, or the reason why the program has no source."""
+    """A program's source with its changed lines marked, or in `error` the reason why the program has no source."""
 
     language: str
     lines: tuple[SourceLine, ...] = ()
@@ -38,7 +38,7 @@ class Listing:
 
 
 def listing_of(position: Position) -> Listing:
-    """The source at a position, compared with the source one action earlier."""
+    """Generate the source at a position and mark the lines that differ from the source one action earlier."""
     try:
         language, source = _source(position.graph, position.schedule)
     except ValueError as error:

@@ -70,7 +70,10 @@ class Figure:
 
 
 def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
-    """Nested bars, one row per axis, on a logarithmic scale: first the extent, then the tiles from the outermost inwards."""
+    """Draw the tile sizes of each axis as nested bars on a logarithmic scale, one row per axis.
+
+    The extent comes first, then the tiles from the outermost inwards.
+    """
     row, left, right = 42.0, 32.0, 112.0
     longest = max(max(axis.extent, *axis.tiles) for axis in axes)
     unit = (WIDTH - left - right) / _length(longest)
@@ -93,7 +96,7 @@ def tiles(axes: list[Axis], level_names: tuple[str, ...]) -> Figure:
 
 
 def _length(size: int) -> float:
-    """Length of a bar: logarithmic, with an offset that keeps size 1 visible."""
+    """Return the length of a bar: logarithmic, with an offset that keeps size 1 visible."""
     return 0.35 + math.log2(size)
 
 
@@ -105,12 +108,12 @@ class _Scale:
         return self.begin + math.log(value / self.low) / math.log(self.high / self.low) * (self.end - self.begin)
 
     def value(self, place: float) -> float:
-        """The value at a coordinate."""
+        """Return the value that a coordinate of the figure stands for."""
         return self.low * math.exp((place - self.begin) / (self.end - self.begin) * math.log(self.high / self.low))
 
 
 def roofline(roof: Roofline) -> Figure:
-    """The roofline with three points: the rates of the unscheduled and the current program, and the best possible rate."""
+    """Draw the roofline with three points: the rates of the unscheduled and the current program, and the best possible rate."""
     ridge = roof.peak / min(bandwidth for _, bandwidth, _ in roof.levels)
     low, high = min(roof.intensity, ridge) / 20, max(roof.intensity, ridge) * 20
     lowest = min(roof.first, roof.here) / 4
@@ -136,7 +139,7 @@ def roofline(roof: Roofline) -> Figure:
 
 
 def _ticks(x_of: _Scale, y_of: _Scale) -> list[Path | Text]:
-    """Ticks and grid lines at powers of ten, at most five per axis."""
+    """Draw ticks and grid lines at powers of ten, at most five per axis."""
     found: list[Path | Text] = []
     for power in _powers(y_of.low, y_of.high):
         y = y_of(10.0**power)
@@ -155,7 +158,7 @@ def _powers(low: float, high: float) -> range:
 
 
 def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
-    """Names of the memory levels next to their slopes, from the fastest level down, without overlap."""
+    """Place the names of the memory levels next to their slopes, from the fastest level down, without overlap."""
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
         if x_of.low * bandwidth >= roof.peak:
@@ -169,7 +172,7 @@ def _roof_names(x_of: _Scale, y_of: _Scale, roof: Roofline) -> list[Text]:
 
 
 def way(steps: list[StepBack], floor: float) -> Figure:
-    """Curve of the model's time after every step, on a logarithmic scale, above a line at the roofline's floor."""
+    """Draw the curve of the model's time after every step, on a logarithmic scale, above a line at the roofline's floor."""
     height, left, right = 110.0, 8.0, WIDTH - 8.0
     high = max(step.seconds for step in steps)
     y_of = _Scale(floor, max(high, floor * math.exp(0.1)), height - 16.0, 12.0)

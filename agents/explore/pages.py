@@ -1,4 +1,4 @@
-"""HTML of the page and of its parts, rendered from `views`, `figures` and `code`. Every value is escaped."""
+"""Render the page and its parts as HTML, from `views`, `figures` and `code`. Every value is escaped."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ def _templates() -> Environment:
 
 
 def part(name: str, **values: object) -> str:
-    """HTML of one part of the page (`waiting`, `refusal`, `measured` or `code`): its template filled with `values`."""
+    """Render one part of the page (`waiting`, `refusal`, `measured` or `code`) as HTML from its template and `values`."""
     return _templates().get_template(f"{name}.html").render(**values)
 
 
 def page(address: Address, inner: str, token: str, players: list[tuple[str, str]]) -> str:
-    """HTML of the whole page around `inner`, the HTML of its main part."""
+    """Render the whole page as HTML around `inner`, the HTML of its main part.
+
+    `token` permits measurements, and `players` are pairs of a name and its description.
+    """
     return part(
         "page", address=address, inner=inner, token=token, players=players, machines=hardware.names(), spaces=list(SPACES),
         examples=EXAMPLES, longest=LONGEST, seeds=SEEDS,
@@ -45,7 +48,10 @@ def page(address: Address, inner: str, token: str, players: list[tuple[str, str]
 
 
 def state(view: View, timed: Timed | None, absence: str) -> str:
-    """HTML of the part that shows a state. `absence` says why the program cannot be measured; it is empty if it can."""
+    """Render the part of the page that shows a state, as HTML.
+
+    `absence` says why the program cannot be measured; it is empty if it can.
+    """
     players = [(player.name, f"{player.name}: {player.about}") for player in view.players]
     return part(
         "state", view=view, timed=timed, absence=absence, players=json.dumps(players), linked=LINKED,

@@ -1,4 +1,4 @@
-"""Players choose one action at a time: the traverser, the shipped policies, and a guide to the certified optimum.
+"""Players choose one action at a time for the page: the traverser, the shipped policies, and a guide to the optimum.
 
 A player's action depends only on the address and its seed. A walk therefore continues identically after it is interrupted, shared
 or undone.
@@ -31,22 +31,25 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE, space_action
 from gensor_gym.graph.compiled import plain
 
 _NEXT_DRAW = 0x9E3779B97F4A7C15
-"""Increment of the state of the generator `walk.uniform` at every draw."""
+"""Increment of the random generator's state (`walk.uniform`) at every draw."""
 OPTIMUM = "optimum"
 
 
 @dataclass(frozen=True)
 class Player:
-    """A player on a task: its name, its description and the function that takes its next step."""
+    """A player that constructs a task's program step by step: its name, its description, and the function that takes a step."""
 
     name: str
     about: str
     next: Callable[[Position], Address | None]
-    """The address one step later; None at the end. ValueError or ImportError if the player cannot play here."""
+    """Function from a position to the address one step later; None at the player's end.
+
+    ValueError or ImportError if the player cannot play here.
+    """
 
 
 def players_of(graph: ConstructionGraph) -> dict[str, Player]:
-    """Players on a task, by name."""
+    """Return the players that can play a task, by name."""
     name = traverser_of(graph)[0]
     found = [Player(name, "Gensor's traverser" if name == "markov" else "the traverser with knobs", _walked)]
     found += [Player(each, "a shipped policy, greedy", partial(_asked, each)) for each in policies_for(graph)]
@@ -56,20 +59,26 @@ def players_of(graph: ConstructionGraph) -> dict[str, Player]:
 
 
 def traverser_of(graph: ConstructionGraph) -> tuple[str, Markov]:
-    """(name, settings) of the traverser for a space: `markov_ext` if the space has actions on knobs, else `markov`."""
+    """Return (name, settings) of the traverser for a graph's space.
+
+    It is `markov_ext` if the space has actions on knobs, otherwise `markov`.
+    """
     knobs = any(action.knob for action, there in zip(ACTIONS, space_actions(graph.space), strict=True) if there)
     return ("markov_ext", MarkovExtended()) if knobs else ("markov", Markov())
 
 
 def chances_of(position: Position) -> np.ndarray:
-    """Probability of each of the position's K moves under the traverser's policy at this step, float64 [K]."""
+    """Return the probability of each of the position's K moves under the traverser's policy at this step, float64 [K]."""
     gains, temperature = _gains(position)
     weights = np.exp((gains - gains.max(initial=-math.inf)) / temperature)
     return weights / weights.sum()
 
 
 def _walked(position: Position) -> Address | None:
-    """Take the step that `agents.gensor.walk.walk` takes here with this seed; None after `stop`."""
+    """Take the step that the traverser (`agents.gensor.walk.walk`) takes here with this seed.
+
+    Return the new address; None if `stop` has been taken.
+    """
     if position.finished:
         return None
     moves = position.moves
@@ -82,12 +91,12 @@ def _walked(position: Position) -> Address | None:
 
 
 def steps_of(graph: ConstructionGraph) -> int:
-    """Number of steps of the traverser's walk: its setting, but at most an episode's steps before `stop`."""
+    """Return the number of steps of the traverser's walk: its setting, but at most an episode's steps before `stop`."""
     return min(traverser_of(graph)[1].steps, graph.horizon - 1)
 
 
 def _gains(position: Position) -> tuple[np.ndarray, float]:
-    """(logarithms of the benefits [K] of a position's moves, temperature of its step)."""
+    """Return (logarithms of the benefits of a position's K moves, temperature of the traverser's step there)."""
     graph, moves = position.graph, position.moves
     settings = traverser_of(graph)[1]
     options = settings.options(steps_of(graph), settings.start_temperature)
@@ -117,7 +126,7 @@ def _steps_at_level(position: Position) -> int:
 
 
 def policies_for(graph: ConstructionGraph) -> list[str]:
-    """Names of the shipped policies that construct programs for this kind of machine and this space."""
+    """Return the names of the shipped policies that construct programs for this kind of machine in this space."""
     return [
         name for name, kind, space in _shipped(POLICIES) if kind == graph.hardware.kind and space == graph.space
     ]
@@ -125,14 +134,17 @@ def policies_for(graph: ConstructionGraph) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _shipped(folder: Path) -> list[tuple[str, str, str]]:
-    """(name, kind of machine, space) of every policy in a folder that takes construction actions."""
+    """List the policies in a folder that walk on the construction graph: (name, kind of machine, space) of each."""
     cards = {path.parent.name: read_card(path.parent) for path in sorted(folder.glob("*/card.json"))}
     trained = {name: card["config"]["env"] for name, card in cards.items() if card["agent"] in LEARNERS}
     return [(name, hardware.get(env["hardware"]).kind, env["space"]) for name, env in trained.items()]
 
 
 def _asked(name: str, position: Position) -> Address | None:
-    """Take the policy's most probable action that leads to a program not yet visited on this path."""
+    """Take the most probable action of policy `name` that leads to a program not yet visited on this path.
+
+    Return the new address; None at the end of the episode.
+    """
     if position.finished:
         return None
     learner, model = load_policy(str(POLICIES / name))
@@ -144,7 +156,10 @@ def _asked(name: str, position: Position) -> Address | None:
 
 
 def _led(position: Position) -> Address | None:
-    """Take one step on the path to the optimum. From a state off the path, restart at the unscheduled program."""
+    """Take one step on the shortest path to the certified optimum; from a state off the path, restart at its first step.
+
+    Return the new address; None at the end of the path.
+    """
     address, way = position.address, (*way_to_optimum(*position.address.task), str(ACTIONS[STOP]))
     if address.actions == way and not address.schedule:
         return None
@@ -154,7 +169,10 @@ def _led(position: Position) -> Address | None:
 
 @lru_cache(maxsize=16)
 def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
-    """Names of the shortest sequence of actions to a task's certified optimum, without `stop`. ValueError if none ships."""
+    """Return the names of the actions on a shortest path to a task's certified optimum, without `stop`.
+
+    ValueError if no certificate ships.
+    """
     graph = graph_of(operator, machine, space)
     certificate = certificate_of(graph)
     if certificate is None:
@@ -163,7 +181,10 @@ def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
 
 
 def next_of(address: Address, name: str) -> Position | None:
-    """The position after one step of a player; None at its end. ValueError for an unknown player."""
+    """Let player `name` take one step from an address; return the new position, or None at the player's end.
+
+    ValueError for an unknown player.
+    """
     position = position_of(address)
     known = players_of(position.graph)
     if name not in known:

@@ -1,4 +1,4 @@
-"""Compilation by Numba in the background of the page. On a fresh machine the first call of rules and model takes a minute."""
+"""Compile the rules and the model for the page in the background. On a fresh machine their first call takes a minute."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STAGES: tuple[tuple[str, Callable[[Address], object]], ...] = (
     ("compiling the traverser's benefits", lambda address: chances_of(position_of(address))),
     ("looking for a certified optimum", lambda address: view_of(position_of(address))),
 )
-"""(words, function) of the steps before the first page, in order."""
+"""(description, function) of each step of compilation before the first page can be shown, in order."""
 
 
 @dataclass
 class Progress:
-    """Progress of the preparation for one machine and space."""
+    """Progress of the compilation for one machine and space."""
 
     begun: float
     stage: int = 0
@@ -43,22 +43,22 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """Description of the present stage."""
+        """Description of the present stage of the compilation."""
         return STAGES[min(self.stage, len(STAGES) - 1)][0]
 
     @property
     def share(self) -> float:
-        """Finished share of the stages, 0 to 1."""
+        """Finished share of the compilation's stages, 0 to 1."""
         return self.stage / len(STAGES)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the preparation began."""
+        """Seconds since the compilation began."""
         return time.monotonic() - self.begun
 
 
 class Readiness:
-    """Prepares machines and spaces on background threads, one at a time, and records which are ready."""
+    """Compiles rules and model for machines and spaces on background threads, one at a time, and records which are ready."""
 
     def __init__(self, stages: tuple[tuple[str, Callable[[Address], object]], ...] = STAGES) -> None:
         self._stages = stages
@@ -67,9 +67,10 @@ class Readiness:
         self._lock = Lock()
 
     def waiting_for(self, address: Address, patience: float = PATIENCE) -> Progress | None:
-        """None if the address's machine and space are ready, else the progress. The first call starts the preparation.
+        """Return None if an address's machine and space are ready, otherwise the progress of their compilation.
 
-        ValueError if the preparation failed. A failure is forgotten: the next request tries again.
+        The first call starts the compilation, and every call waits up to `patience` seconds for it. ValueError if the compilation
+        failed. A failure is forgotten: the next request tries again.
         """
         key = (address.machine, address.space)
         with self._lock:

@@ -36,12 +36,12 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """Random token that a page must send back to request a measurement. Every run of the server has a new one."""
+    """Return a new random token, which a page must send back to request a measurement. Every run of the server has its own."""
     return secrets.token_urlsafe(32)
 
 
 def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
-    """Reason to refuse a request; empty if it is allowed.
+    """Return the reason to refuse a request; empty if the request is allowed.
 
     `length` is the number of characters of path and query. Names in `headers` are lower-case.
     """
@@ -63,13 +63,13 @@ def refusal(method: str, path: str, length: int, headers: dict[str, str], port: 
 
 
 class Guard:
-    """ASGI application that checks a request before `app` sees it, and adds `HEADERS` to every answer."""
+    """ASGI application that checks each request before the inner application `app` sees it, and adds `HEADERS` to answers."""
 
     def __init__(self, app: Application, port: int) -> None:
         self.app, self.port = app, port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass allowed requests to the application; answer other requests with status 403."""
+        """Pass an allowed request to the application; answer any other request with status 403."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -94,5 +94,5 @@ class Guard:
 
 
 def is_token(given: str, token: str) -> bool:
-    """Whether `given` equals the token, compared in constant time."""
+    """Return whether `given` equals the token, in constant time, so that timing reveals nothing about the token."""
     return secrets.compare_digest(given.encode(), token.encode())

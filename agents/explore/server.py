@@ -25,15 +25,18 @@ _FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class Explorer:
-    """Handlers of the requests. Their only state is measurements and the progress of compilation."""
+    """Handlers of the page's HTTP requests. Their only state is the measurements and the progress of compilation."""
 
     def __init__(self, token: str, first: Address, readiness: Readiness | None = None, timer: Timer | None = None) -> None:
-        """Set up the handlers. The page shows `first` if the request has no query."""
+        """Set up the handlers. The page shows `first` if the request has no query.
+
+        `token` permits measurements.
+        """
         self.token, self.first = token, first
         self.readiness, self.timer = readiness or Readiness(), timer or Timer()
 
     def routes(self) -> list[Route]:
-        """Paths with their handlers. Synchronous handlers run on threads."""
+        """Return the server's paths with their handlers. Synchronous handlers run on threads."""
         files = [Route(f"/{name}", _file(name), methods=["GET"]) for name in _FILES]
         return [
             Route("/", self.page, methods=["GET"]), Route("/state", self.state, methods=["GET"]),
@@ -41,7 +44,7 @@ class Explorer:
         ]  # fmt: skip
 
     def page(self, request: Request) -> Response:
-        """Answer with the whole page at an address."""
+        """Answer with the HTML of the whole page at an address."""
         query = request.url.query or self.first.query()
         try:
             address, _ = read(query)
@@ -51,7 +54,7 @@ class Explorer:
         return HTMLResponse(pages.page(address, inner, self.token, players), status)
 
     def state(self, request: Request) -> Response:
-        """Answer with the part that shows a state, after one step of `player` if the query names one.
+        """Answer with the part of the page that shows a state, after one step of `player` if the query names one.
 
         The status is 204 if that player is at its end.
         """
@@ -64,7 +67,11 @@ class Explorer:
         return HTMLResponse(inner, status) if inner else Response(status_code=204)
 
     def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
-        """(part of the page, status, players): a state, the progress or an error. The part is empty if `found` returns None."""
+        """Render the main part of the page; return (HTML, HTTP status, players as pairs of name and description).
+
+        The part shows the state that `found` returns, the progress of compilation, or an error. It is empty if `found` returns
+        None.
+        """
         try:
             progress = self.readiness.waiting_for(address)
             if progress is not None:
@@ -79,7 +86,7 @@ class Explorer:
         return pages.state(view, self.timer.known(position), absence(position)), 200, players
 
     def code(self, request: Request) -> Response:
-        """Answer with the source at an address; 204 while the task is being prepared."""
+        """Answer with the generated source at an address; 204 while rules and model are being compiled."""
         try:
             address, _ = read(request.url.query)
             if self.readiness.waiting_for(address) is not None:
@@ -89,7 +96,7 @@ class Explorer:
             return _refused(error)
 
     async def measure(self, request: Request) -> Response:
-        """Measure the program whose address is the body; 403 without the token of this server's pages."""
+        """Measure the program whose address is the request's body; 403 without the token of this server's pages."""
         if not is_token(request.headers.get(TOKEN_HEADER, ""), self.token):
             return Response("refused: a measurement needs the token of a page of this server\n", 403)
         body = b""
@@ -100,7 +107,10 @@ class Explorer:
         return await run_in_threadpool(self._measured, body.decode("latin-1"))
 
     def _measured(self, query: str) -> Response:
-        """Answer with a measurement of the program; 409 while another measurement or the compilation is running."""
+        """Measure the program whose address is `query`, and answer with the result.
+
+        The status is 409 while another measurement or the compilation is running.
+        """
         try:
             address, _ = read(query)
             if self.readiness.waiting_for(address) is not None:
@@ -113,7 +123,7 @@ class Explorer:
 
 
 def application(explorer: Explorer, port: int) -> Application:
-    """The explorer's application behind its guard."""
+    """Return the ASGI application that serves the explorer's routes behind access control."""
     return Guard(Starlette(routes=explorer.routes()), port)
 
 

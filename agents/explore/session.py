@@ -15,7 +15,10 @@ from gensor_gym.graph.schedule import Schedule
 
 @dataclass(frozen=True)
 class Moves:
-    """Legal moves at a state: actions int64 [K] without `stop`, successors int32 [K, ROW], and the successors' seconds [K]."""
+    """The K legal moves at a state, without `stop`.
+
+    They have actions int64 [K], successor programs `rows` int32 [K, ROW], and the successors' model seconds [K].
+    """
 
     actions: np.ndarray
     rows: np.ndarray
@@ -24,7 +27,7 @@ class Moves:
 
 @dataclass(frozen=True)
 class Position:
-    """A state with the path of programs that leads to it."""
+    """A state of the page, with all programs on the path of actions that leads to it."""
 
     address: Address
     graph: ConstructionGraph
@@ -58,7 +61,7 @@ class Position:
 
     @cached_property
     def moves(self) -> Moves:
-        """All legal moves with their successors and the model's seconds, evaluated in one batch."""
+        """All legal moves from this state, with their successor programs and the model's seconds."""
         legal = self.graph.action_mask(self.schedule) if self.left > 1 and not self.finished else np.zeros(NUM_ACTIONS, bool)
         legal[STOP] = False
         actions = np.flatnonzero(legal)
@@ -68,13 +71,16 @@ class Position:
 
 @lru_cache(maxsize=16)
 def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
-    """The construction graph of a task. ValueError names a bad operator, machine or space."""
+    """Make the construction graph of a task. ValueError names a bad operator, machine or space."""
     return ConstructionGraph(operator, machine, space)
 
 
 @lru_cache(maxsize=256)
 def position_of(address: Address) -> Position:
-    """The position at an address. ValueError names an unknown action, or an illegal schedule or action."""
+    """Apply an address's actions and return the position.
+
+    ValueError names an unknown action, or an illegal schedule or action.
+    """
     graph = graph_of(*address.task)
     first = Schedule.parse(address.schedule) if address.schedule else graph.initial()
     if not graph.is_legal(first):

@@ -1,4 +1,4 @@
-"""Verified times of programs on this machine. One measurement runs at a time, and earlier results are kept."""
+"""Time programs on this machine, with verified kernels. One measurement runs at a time, and earlier results are kept."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Timed:
-    """Result of a measurement, as text for the page."""
+    """Result of a measurement, as texts for the page."""
 
     status: str
     time: str = ""
     interval: str = ""
     beside: str = ""
-    """Comparison with the model and the roofline."""
+    """Comparison of the time with the model and the roofline, in words."""
     error: str = ""
 
 
 class Timer:
-    """Measures one program at a time and remembers the results."""
+    """Measures one program at a time and remembers the latest results."""
 
     def __init__(self, measured: Callable[[ConstructionGraph, Schedule], Measurement] | None = None) -> None:
-        """Measure with the function `measured`; by default on the machine itself, in a worker process."""
+        """Prepare measurements with the function `measured`; by default they run on this machine, in a worker process."""
         self._measured = measured or (lambda graph, schedule: measure(graph.operator, schedule, graph.hardware))
         self._known: dict[tuple[str, str, bytes], Measurement] = {}
         self._lock = Lock()
 
     def known(self, position: Position) -> Timed | None:
-        """Earlier measurement of this program; None if it was not measured."""
+        """Return the earlier measurement of this program; None if it was not measured."""
         found = self._known.get(_key(position))
         return None if found is None else in_words(position, found)
 
     def measure(self, position: Position) -> Timed:
-        """Measure the program now.
+        """Measure the program of a position now.
 
         ValueError if it cannot be measured here, RuntimeError if another measurement is running.
         """
@@ -76,7 +76,7 @@ def _key(position: Position) -> tuple[str, str, bytes]:
 
 
 def absence(position: Position) -> str:
-    """Reason why a program cannot be timed here; empty if it can."""
+    """Return the reason why a program cannot be timed here; empty if it can."""
     op, machine = position.graph.operator, position.graph.hardware
     if machine.kind == "cpu" and machine.name != HOST:
         return f"{machine.name} is not the processor of this machine: choose machine {HOST}"
@@ -95,7 +95,7 @@ def absence(position: Position) -> str:
 
 
 def in_words(position: Position, found: Measurement) -> Timed:
-    """A measurement as text, compared with the model and the roofline."""
+    """Describe a measurement in words, compared with the model and the roofline."""
     if found.status is not Status.OK:
         return Timed(str(found.status), error=found.error[-2000:])
     seconds, model, floor = found.seconds, float(position.seconds[-1]), position.graph.floor

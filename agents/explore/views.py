@@ -20,7 +20,7 @@ from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TILE, VTHREAD
 
 LINKED = 24
-"""Number of last steps that have links. An address grows with its path, so that links to all steps would make the page slow."""
+"""Number of the last steps that have links. An address grows with its path, so that links to all steps would be slow."""
 _KINDS = {
     "block": "outer", "task": "outer", "slice": "outer", "thread": "middle", "share": "middle", "step": "middle", "l1": "middle",
     "tile": "middle", "chunk": "inner", "vthread": "inner", "inner": "inner",
@@ -30,11 +30,11 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Move:
-    """A legal action with its effect and its description."""
+    """A legal action as the page shows it: its effect in words, and its gain."""
 
     action: str
     words: str
-    """Subject of the action, such as `tile m`. `change` is the old and the new value."""
+    """Subject of the action, such as `tile m`. The field `change` has its old and new value."""
     change: str
     seconds: str
     gain: float
@@ -48,7 +48,10 @@ class Move:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a chart with its label. `length` is between 0 and 1, and `state` is the bar's class in the style sheet."""
+    """A bar of a chart with its label.
+
+    `length` is between 0 and 1, and `state` is the bar's class in the style sheet.
+    """
 
     name: str
     words: str
@@ -58,7 +61,7 @@ class Bar:
 
 @dataclass
 class Nest:
-    """A loop with its body, or a line between loops."""
+    """A line of the shown loop nest: a loop with the lines `inside` it, or a line between loops."""
 
     text: str
     note: str = ""
@@ -68,7 +71,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class Axis:
-    """The tiles of an axis, from the registers outwards, and its extent."""
+    """The tile sizes of an axis, from the registers outwards, and the extent of the axis."""
 
     name: str
     reduce: bool
@@ -79,7 +82,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The machine's roofs and the program's performance, in operations per second. `intensity` is operations per byte."""
+    """The machine's roofline and the program's performance, in operations per second.
+
+    `intensity` is the program's operations per byte.
+    """
 
     intensity: float
     peak: float
@@ -91,13 +97,13 @@ class Roofline:
 
     @property
     def share(self) -> str:
-        """The program's performance and its share of the roof, as text."""
+        """The program's performance and its share of the roofline's best, as text."""
         return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
 
 
 @dataclass(frozen=True)
 class StepBack:
-    """A program on the path, with a link that goes back to it."""
+    """A program on the path to the shown state, with a link that goes back to it."""
 
     number: int
     action: str
@@ -108,7 +114,7 @@ class StepBack:
 
 @dataclass(frozen=True)
 class View:
-    """Everything that the page shows of a state, except its source."""
+    """Everything that the page shows of a state, except the program's source."""
 
     address: Address
     operator: str
@@ -131,7 +137,7 @@ class View:
     nest: list[Nest]
     terms: list[Bar]
     floor: float
-    """The roofline's floor, as a share of the width of the bars `terms`."""
+    """The roofline's lower bound on the latency, as a share of the width of the bars `terms`."""
     total: float
     """The latency, as a share of the width of the bars `terms`."""
     floor_seconds: float
@@ -147,7 +153,7 @@ class View:
 
 
 def view_of(position: Position) -> View:
-    """Content of the page for a position."""
+    """Compute everything that the page shows at a position."""
     graph, schedule = position.graph, position.schedule
     program, seconds = lower(graph.operator, schedule, graph.hardware), float(position.seconds[-1])
     names = LEVEL_NAMES[graph.hardware.kind]
@@ -167,7 +173,7 @@ def view_of(position: Position) -> View:
 
 
 def moves_of(position: Position) -> list[Move]:
-    """Every legal action, `stop` last. The fastest is marked if it improves on the current program."""
+    """Describe every legal action, `stop` last. The fastest is marked if it improves on the current program."""
     if position.finished:
         return []
     moves, now = position.moves, float(position.seconds[-1])
@@ -189,7 +195,7 @@ def moves_of(position: Position) -> list[Move]:
 
 
 def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str]:
-    """(subject, effect) of an action that leads to `row`, in words."""
+    """Describe an action that leads to the program `row`, as (subject, effect) in words."""
     before, taken = position.rows[-1], ACTIONS[action]
     names = LEVEL_NAMES[position.graph.hardware.kind]
     if taken.knob is not None:
@@ -207,7 +213,7 @@ def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str
 
 
 def nested(lines: list[Line]) -> list[Nest]:
-    """Turn lines with depths into nested loops."""
+    """Nest the lines of a generated loop nest by their depths."""
     root = Nest("")
     stack = [root]
     for line in lines:
@@ -220,7 +226,7 @@ def nested(lines: list[Line]) -> list[Nest]:
 
 
 def _percent(gain: float) -> str:
-    """A gain as the change of speed: `+25 %` if faster, `−3 %` if slower, `× 12` for large changes."""
+    """Describe the gain log(time before / time after) as a change of speed: `same`, `+25 %`, `−3 %`, or `× 12` if it is large."""
     ratio = math.exp(gain)
     if abs(gain) < 5e-4:
         return "same"
@@ -287,7 +293,7 @@ def _knobs(position: Position) -> list[tuple[str, int, bool]]:
 
 
 def rate(operations: float) -> str:
-    """Operations per second as text with an SI prefix."""
+    """Return operations per second as text with an SI prefix."""
     for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if operations >= scale:
             return f"{operations / scale:.3g} {unit}flop/s"

@@ -19,31 +19,32 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class GirDescent(Constructing):
-    """Coordinate descent: set one field or placement after another to its best value, until a round changes nothing.
+    """Coordinate descent over schedules of fused operators: set one field or placement after another to its best value.
 
-    The first descent begins at the unscheduled program, later descents at random programs. Each round has a random order.
+    A descent ends when a pass over all fields changes nothing; each pass has a random order. The first descent begins at the
+    unscheduled program, later descents at random programs.
     """
 
     space: str = "gir"
     per_register_tile: int = 2
-    """Number of programs of one placement that are measured before all other programs (see `agents.core.ranking.diverse`)."""
+    """Number of programs of each placement to measure first; all other programs of the ranking follow."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat descent and measurement until the budget is spent or a descent finds no new program."""
+        """Run descents and measure their programs, until the budget is spent or a descent finds no new program."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: Any, rng: np.random.Generator) -> Construction:
-        """Construct by one descent from the unscheduled program."""
+        """Run one descent from the unscheduled program; return all evaluated programs, ranked by the model."""
         return self.descend(graph, graph.initial().row, rng)
 
     def constructions(self, graph: Any, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield one descent after another, without end."""
+        """Yield the ranking of one descent after another, without end."""
         for number in count():
             yield self.descend(graph, graph.random_schedule(rng).row if number else graph.initial().row, rng)
 
     def descend(self, graph: GirGraph, row: np.ndarray, rng: np.random.Generator) -> Construction:
-        """Descend from `row`; return all evaluated programs, ranked by the model."""
+        """Run one descent from the encoded program `row`; return all evaluated programs, ranked by the model."""
         begin = time.perf_counter()
         asked, seconds = [row[None]], [graph.latencies(row[None])]
         best, changed = float(seconds[0][0]), True
@@ -63,7 +64,7 @@ class GirDescent(Constructing):
 
 
 def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
-    """Legal rows int32 [N, ROW] that differ from `row` only at position `place`."""
+    """Return the legal programs int32 [N, ROW] that differ from the encoded program `row` only at position `place`."""
     if place < HEADER:
         values = np.arange(len(FIELDS[place].values))
     else:

@@ -13,11 +13,12 @@ from gensor_gym.measure.session import BudgetSpent, Session
 
 @dataclass(frozen=True)
 class GirMarkov:
-    """Walkers that take each legal primitive a with P(a) proportional to B(a)^(1 / temperature).
+    """Random walks over fused schedules, in which a primitive's probability grows with its benefit.
 
-    The benefit B(a) = T(s) / T(s') is the ratio of the model's seconds before and after the primitive. We defined it: the
-    benefits of Gensor (arXiv 2502.11407) are for the primitives of one loop nest and do not cover placements. The temperature
-    decreases from `hot` to `cold` along a walk. The visited programs are ranked by the model and measured in that order.
+    A walker takes each legal primitive a with P(a) proportional to B(a)^(1 / temperature). The benefit B(a) = T(s) / T(s') is the
+    ratio of the model's seconds before and after the primitive. We defined it: the benefits of Gensor (arXiv 2502.11407) are for
+    the primitives of one loop nest and do not cover placements. The temperature decreases from `hot` to `cold` along a walk. The
+    visited programs are ranked by the model and measured in that order.
     """
 
     space: str = "gir"
@@ -26,7 +27,7 @@ class GirMarkov:
     cold: float = 0.2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat walks and measurement of the visited programs until the budget is spent or a round finds no new program."""
+        """Walk and measure the visited programs again and again, until the budget is spent or no new program is found."""
         graph: GirGraph = session.graph  # type: ignore[assignment]
         measured: set[bytes] = set()
         while fresh := {key: seconds for key, seconds in self.walk(graph, rng).items() if key not in measured}:
@@ -35,7 +36,10 @@ class GirMarkov:
                 session.measure([graph.schedule(np.frombuffer(key, np.int32))])  # type: ignore[list-item]
 
     def walk(self, graph: GirGraph, rng: np.random.Generator) -> dict[bytes, float]:
-        """Bytes of a row -> model seconds, for all programs that one round of walkers visits."""
+        """Run all walkers once from the unscheduled program.
+
+        Return the model seconds of all programs that they visit, by the bytes of the encoded program.
+        """
         rows = np.repeat(graph.initial().row[None], self.walkers, axis=0)
         seconds = graph.latencies(rows)
         found = dict(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
@@ -50,7 +54,10 @@ class GirMarkov:
     def _step(
         self, graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Let each walker take one primitive: (rows, model seconds). A walker whose only legal primitive is `stop` stays."""
+        """Let each walker take one primitive; return (encoded programs after it, their model seconds).
+
+        A walker whose only legal primitive is `stop` stays.
+        """
         legal = graph.action_masks(rows)
         legal[:, STOP] = False
         after, there = applied(rows), np.full(legal.shape, np.inf)

@@ -1,4 +1,4 @@
-"""The observation of policies for fused operators, and the fastest programs of their episodes."""
+"""Observations of policies for fused operators; the observer also remembers the fastest programs of every episode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.gir.schedule import ROW
 
 
 class GirObserver(Observer):
-    """Pass on the flat observation of `Gir-v0` environments and remember the `retain` fastest programs of every episode."""
+    """Observer for `Gir-v0`: passes on the flat observation and remembers the `retain` fastest programs of every episode."""
 
     def __init__(self, envs: object, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         super().__init__(envs, retain, charge)  # type: ignore[arg-type]
@@ -20,16 +20,16 @@ class GirObserver(Observer):
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observation space of one environment."""
+        """Observation space of a single environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES,), dtype=np.float32)
 
     @staticmethod
     def features(space: str) -> int:
-        """Number of values that a policy observes, the same for every space."""
+        """Return the number of values that a policy observes, which is the same for every space."""
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Remember the current programs of episodes that are not `over`; return `flat` unchanged.
+        """Return the observations `flat` unchanged, and remember the current programs of episodes that are not `over`.
 
         Each program costs one model evaluation.
         """

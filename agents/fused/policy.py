@@ -1,4 +1,4 @@
-"""A policy learned on fused operators as a strategy: its episodes propose programs, and the model ranks them."""
+"""Strategy with a policy that was trained on fused operators: its episodes propose programs, and the model ranks them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ POLICIES = ROOT / "agents" / "data" / "fused"
 
 @dataclass(frozen=True)
 class GirPpo(Episodic, LearnedWalk):
-    """Sample episodes of a policy that was learned in `Gir-v0`."""
+    """Run episodes of a policy that was trained in `Gir-v0`, and rank the programs that they visit by the model."""
 
     space: str = "gir"
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
+    """Number of episodes per ranking. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
     agent: ClassVar[str] = "gir_ppo"
 
     def folder(self, graph: Any) -> Path:
-        """Folder of the checkpoint: `checkpoint`, or the shipped folder for the hardware's kind if that is empty."""
+        """Return the folder of the policy: `checkpoint` or, if that is empty, the shipped one for the hardware's kind."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def policy(self, graph: Any) -> tuple[Learner, Any]:
-        """(learner, model) of the policy."""
+        """Load the policy: (learner, which trains and evaluates such policies; stable-baselines3 model)."""
         return load_policy(str(self.folder(graph)))
 
     def explore(self, graph: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(rows, model seconds, number of steps) of the fastest programs in the policy's episodes."""
+        """Run the policy's episodes; return their fastest programs: (encoded programs, model seconds, number of steps)."""
         learner, model = self.policy(graph)
         envs = GirVectorEnv(self.episodes, graph.operator, graph.hardware, space=self.space, autoreset_mode="Disabled")
         observer = learner.observer(envs, self.retain, graph.charge)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class GirPpo(Episodic, LearnedWalk):
 
 
 def fused_learner() -> Learner:
-    """MaskablePPO with a flat perceptron on the observation of `Gir-v0`."""
+    """Return the learner of `Gir-v0`: MaskablePPO with a flat perceptron."""
     from agents.learners.masked import ppo
 
     return Learner(ppo.make, ppo.load, ppo.logits, ppo.values, GirObserver)
@@ -57,7 +57,10 @@ def fused_learner() -> Learner:
 
 @lru_cache(maxsize=4)
 def load_policy(folder: str) -> tuple[Learner, Any]:
-    """(learner, model) of a checkpoint folder. Errors are those of `agents.policies.learned.load_policy`."""
+    """Load the policy in a checkpoint folder; return (learner, stable-baselines3 model).
+
+    Errors are those of `agents.policies.learned.load_policy`.
+    """
     from agents.learners.loading import network_of
     from gensor_gym.env.fused.observation import NUM_FEATURES
     from gensor_gym.gir.actions import NUM_ACTIONS

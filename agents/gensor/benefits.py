@@ -1,14 +1,14 @@
-"""Benefits of single primitives, compiled. `walk.py` weights and normalises them to transition probabilities.
+"""Compute the benefits of single primitives in compiled code; `walk.py` turns them into transition probabilities.
 
 Gensor states that the benefit of tiling compares memory traffic with memory footprint, the benefit of caching compares latency
 and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available to
 us.
 
-We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)): either as ratios Q(T) / Q(T') and F(T) / F(T'), each
-with an exponent, or as S itself, with differences divided by Q(T) and F(T). The benefit of caching is the ratio of transfer
-times, and the benefit of virtual threads is the ratio of shared-memory wavefronts. The benefits of tiling, virtual threads and
-knobs can be multiplied by the ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they
-were chosen.
+We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) of the traffic Q and footprint F of a tile before (T)
+and after (T') a move: either as ratios Q(T) / Q(T') and F(T) / F(T'), each with an exponent, or as S itself, with differences
+divided by Q(T) and F(T). The benefit of caching is the ratio of transfer times, and the benefit of virtual threads is the ratio
+of shared-memory wavefronts. The benefits of tiling, virtual threads and knobs can be multiplied by the ratio of the model's
+latencies. The exponents are configuration; `docs/design.md` says how they were chosen.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from gensor_gym.graph.tables.tables import (
 )
 
 LEAST = 0.01
-"""Smallest score in the form of differences, so that a move that saves no traffic keeps a probability above 0."""
+"""Smallest value of Roller's score, so that a move that saves no traffic keeps a probability above 0."""
 
 
 @compiled
 def waste(row, level, ints):  # noqa: ANN001, ANN201
-    """Ratio >= 1 of padded to real iteration points for the tiles of a level."""
+    """Return the ratio (at least 1) of padded to real iteration points for the tiles of a level."""
     factor = 1.0
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         tile = row[TILE + level * MAX_AXES + axis]
@@ -52,7 +52,7 @@ def waste(row, level, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def traffic(row, ints):  # noqa: ANN001, ANN201
-    """Traffic Q: bytes moved into the current level per real iteration point."""
+    """Return the traffic Q of an encoded program: bytes moved into the current level per real iteration point."""
     level = row[LEVEL]
     total = 0.0
     for t in range(ints[NUM_READS]):
@@ -66,7 +66,7 @@ def traffic(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def occupied(row, ints):  # noqa: ANN001, ANN201
-    """Footprint F of the current level's tile: elements in registers, or bytes in a cache."""
+    """Return the footprint F of the current level's tile: elements in registers, or bytes in a cache."""
     level = row[LEVEL]
     if level > 0:
         return tile_bytes(row, level, ints) * 1.0
@@ -78,7 +78,10 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_of(less, more):  # noqa: ANN001, ANN201
-    """Score, from LEAST to 1 / LEAST, of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1."""
+    """Return Roller's score of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1.
+
+    The score is clipped to the range from 0.01 (`LEAST`) to 100.
+    """
     saved, held = 1.0 - 1.0 / less, more - 1.0
     if held == 0.0:
         return 1.0 if saved == 0.0 else 1.0 / LEAST if saved > 0.0 else LEAST
@@ -87,10 +90,11 @@ def difference_of(less, more):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_score(row, result, ints):  # noqa: ANN001, ANN201
-    """Roller's score of a move that grows a tile: (Q(T) - Q(T')) / Q(T) divided by (F(T') - F(T)) / F(T).
+    """Return Roller's score of the move from encoded program `row` to `result`, which changes a tile.
 
-    Roller never shrinks a tile. The score of such a move is the reciprocal of the score of the reverse move. Scores are clipped
-    to LEAST (no traffic is saved) and 1 / LEAST (the footprint does not grow).
+    For a growing tile it is (Q(T) - Q(T')) / Q(T) divided by (F(T') - F(T)) / F(T), with traffic Q and footprint F. Roller never
+    shrinks a tile; the score of such a move is the reciprocal of the score of the reverse move. Scores are clipped to 0.01
+    (`LEAST`: no traffic is saved) and 100 (the footprint does not grow).
     """
     before, after = occupied(row, ints), occupied(result, ints)
     if before > after:
@@ -100,7 +104,10 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
-    """Transfer time L + S / B of the tile's S bytes from the outer memory level, divided by that from the inner level."""
+    """Return the benefit of caching the current tile: its loading time from the outer memory level over that from the inner.
+
+    Loading S bytes takes L + S / B, with the latency L and the bandwidth B of the level.
+    """
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
     if row[LEVEL] == 0:
         low = floats[L2_LATENCY] + size * ints[UNITS] / floats[L2_BW]
@@ -113,7 +120,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Shared-memory wavefronts per reduction point of a warp.
+    """Return the number of shared-memory wavefronts of a warp per reduction point, a measure of bank conflicts.
 
     It is 1 on a CPU, without staged reads, and while registers are tiled, because threads are not known yet.
     """

@@ -21,9 +21,10 @@ def descended(
     limit: int = LIMIT,
     ints: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Descend from the best programs of the best `count` register tiles; return (rows [P, ROW], seconds [P]) with the ends added.
+    """Descend by the model from the best program of each of the best `count` register tiles.
 
-    `ints` may replace the task's table of whole numbers, to forbid some moves.
+    Return the given programs [P, ROW] and their seconds [P], with the ends of the descents added. `ints` may replace the task's
+    table of whole numbers, to forbid some moves.
     """
     ends = best_of_each(REGISTER_TILE, rows, seconds)[:count].copy()
     if not len(ends):

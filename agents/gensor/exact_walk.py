@@ -22,29 +22,32 @@ from gensor_gym.graph.actions import CACHE, UNCACHE
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The walk of a task from state `start`. `options` float64 [NUM_OPTIONS] are those of `agents.gensor.walk`."""
+    """The traverser's walk on one task as a Markov chain that begins at state `start`.
+
+    `options` float64 [NUM_OPTIONS] are those of `agents.gensor.walk`.
+    """
 
     states: StateGraph
     gains: np.ndarray
-    """Logarithm of every edge's benefit before any step at the level, float64 [E]."""
+    """Logarithm of every edge's benefit without any earlier step at the memory level, float64 [E]."""
     options: np.ndarray
     start: int = 0
 
     @property
     def steps(self) -> int:
-        """Number of steps of a walk."""
+        """Number of steps of one walk."""
         return int(self.options[walk.STEPS])
 
     def temperatures(self) -> np.ndarray:
-        """Temperature of every step, float64 [steps]. It decreases geometrically."""
+        """Return the temperature of every step of the walk, float64 [steps]. It decreases geometrically."""
         begin, end = self.options[walk.START], self.options[walk.FINISH]
         cooling = (end / begin) ** (1.0 / max(1, self.steps - 1))
         return begin * cooling ** np.arange(self.steps)
 
     def matrix(self, temperature: float, at_level: int = 0) -> sparse.csr_array:
-        """Transition probabilities [S, S] after `at_level` steps at the level; rows add up to 1.
+        """Return the transition probabilities [S, S] at a temperature, after `at_level` steps at the current memory level.
 
-        A state without a legal action keeps probability 1. ValueError for a temperature that is not positive.
+        Rows add up to 1. A state without a legal action keeps probability 1. ValueError for a temperature that is not positive.
         """
         if not temperature > 0:
             raise ValueError(f"temperature is {temperature!r}: expected a positive number")
@@ -56,11 +59,11 @@ class Chain:
         return (scale @ whole + sparse.diags_array(stuck.astype(float))).tocsr()
 
     def _ripeness(self, temperature: float, count: int) -> np.ndarray:
-        """Factors float64 [count] by which the weight of `cache` has grown after 0, 1, .. steps at a level."""
+        """Return the factors by which the weight of `cache` has grown after 0, 1, .. steps at a memory level, float64 [count]."""
         return np.arange(1, count + 1) ** (self.options[walk.CACHE_GROWTH] / temperature)
 
     def _weights(self, temperature: float) -> _Weights:
-        """Weights of all edges relative to the largest weight of an edge from the same state."""
+        """Compute the weights of all edges, relative to the largest weight of an edge from the same state."""
         states, count = self.states, len(self.states.rows)
         top = np.full(count, -np.inf)
         np.maximum.at(top, states.source, self.gains)
@@ -74,7 +77,7 @@ class Chain:
         return _Weights(part(~opens & ~closes), part(opens), part(closes))
 
     def distributions(self, absorbing: np.ndarray | None = None) -> np.ndarray:
-        """Probability of every state after 0, 1, .. steps, float64 [steps + 1, S].
+        """Return the probability of every state after 0, 1, .. steps, float64 [steps + 1, S].
 
         Walks end in states of `absorbing` (bool [S]). The entry of such a state is the probability that a walk arrives at exactly
         that step.
@@ -92,7 +95,7 @@ class Chain:
         return found
 
     def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
-        """Probabilities [steps at the level, S] one step after `now`."""
+        """Advance the distribution `now` by one step; both are probabilities [steps at the current memory level, S]."""
         parts = self._weights(temperature)
         ripeness = self._ripeness(temperature, len(now))[:, None]
         moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))
@@ -105,17 +108,21 @@ class Chain:
         return after + np.where(stuck, now, 0.0)
 
     def final(self) -> np.ndarray:
-        """Probability float64 [S] that a walk ends in each state."""
+        """Return the probability float64 [S] that a walk ends in each state."""
         return self.distributions()[-1]
 
     def hitting(self, targets: np.ndarray) -> np.ndarray:
-        """Probability float64 [steps + 1] that a walk has visited a state of `targets` (bool [S]) after 0, 1, .. steps."""
+        """Return the probability float64 [steps + 1] that a walk has visited a target after 0, 1, .. steps.
+
+        `targets` bool [S] says which states are targets.
+        """
         return np.cumsum(self.distributions(targets)[:, targets].sum(axis=1))
 
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """(ascending distinct seconds, probability that the best program of a walk takes exactly these seconds).
+        """Compute the distribution of the time of the best program that a walk evaluates.
 
-        Like `agents.gensor.walk.walk`, a walk evaluates all successors of each of its states except the last state.
+        Return (ascending distinct seconds, probability that the best program takes exactly these seconds). Like
+        `agents.gensor.walk.walk`, a walk evaluates all successors of each of its states except the last state.
         """
         least = self.states.seconds.copy()
         np.minimum.at(least, self.states.source, self.states.seconds[self.states.target])
@@ -124,9 +131,10 @@ class Chain:
         return levels, np.diff(within, prepend=0.0)
 
     def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
-        """Mean number of steps float64 [S] from every state to `targets` in the chain of `matrix(temperature, at_level)`.
+        """Return the mean number of steps float64 [S] from every state to `targets` (bool [S]) at a constant temperature.
 
-        It is infinite for a state from which the chain may enter a state without a path to a target.
+        The chain is that of `matrix(temperature, at_level)`. The number is infinite for a state from which the chain may enter a
+        state without a path to a target.
         """
         chain = self.matrix(temperature, at_level)
         reverse = (chain > 0).T.tocsr()
@@ -142,7 +150,10 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Weights [S, S] of edges by kind: `moves` keep the level, `opens` enter the next level, `closes` go back one level."""
+    """Weights [S, S] of edges by kind.
+
+    `moves` keep the memory level, `opens` enter the next level, `closes` go back one level.
+    """
 
     moves: sparse.csr_array
     opens: sparse.csr_array
@@ -150,7 +161,7 @@ class _Weights:
 
 
 def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: StateGraph | None = None) -> Chain:
-    """The chain of a strategy's first round from the unscheduled program.
+    """Build the Markov chain of a strategy's first round of walks, from the unscheduled program.
 
     ValueError if the task has too many states, or for a strategy without backtracking, whose graph differs.
     """
@@ -168,7 +179,7 @@ def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: S
 
 
 def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float:
-    """Expected minimum of `count` independent draws from `seconds` [N] with probabilities `chances` [N].
+    """Return the expected minimum of `count` independent draws from `seconds` [N] with probabilities `chances` [N].
 
     ValueError for a count below 1.
     """
@@ -181,7 +192,10 @@ def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float
 
 
 def _reached(edges: sparse.csr_array, start: np.ndarray, through: np.ndarray | None = None) -> np.ndarray:
-    """States, bool [S], that are reachable along `edges` [S, S] from `start` (bool [S], included) through states of `through`."""
+    """Return which states can be reached along `edges` [S, S] from the states `start` (bool [S]), bool [S].
+
+    Only states of `through` are entered on the way; `start` is included.
+    """
     found = start.copy()
     frontier = found
     while frontier.any():

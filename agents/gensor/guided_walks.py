@@ -1,7 +1,8 @@
-"""Parallel walks of the traverser by any model of time. Compiled walks (`walk`) cannot call a learned model.
+"""Random walks of the traverser that use any model of time, such as a learned one.
 
-Both follow one Markov chain: each step turns benefits of the legal primitives into probabilities. `walk` takes ratios of the
-analytic model's latencies. `guided_walks` takes ratios of predicted times, for the successors of all walks in one batch.
+Compiled walks (`walk`) use the analytic model only. Both follow one Markov chain: each step turns benefits of the legal
+primitives into probabilities. `walk` takes ratios of the analytic model's latencies. `guided_walks` takes ratios of predicted
+times, for the successors of all walks in one batch.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ def guided_walks(
     options: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Walk from `starts` [W, ROW]; return all evaluated programs, distinct int32 [P, ROW], and their predicted seconds [P].
+    """Walk in parallel from the encoded programs `starts` [W, ROW], with times that `predict` computes.
 
-    `options` are `Markov.options`: exponents, temperatures and the number of steps.
+    Return all evaluated programs, distinct int32 [P, ROW], and their predicted seconds [P]. `options` are `Markov.options`:
+    exponents, temperatures and the number of steps.
     """
     rows, now = starts.copy(), predict(starts)
     at_level = np.zeros(len(rows), dtype=np.int64)

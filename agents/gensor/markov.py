@@ -35,12 +35,15 @@ _LEAST = {
     1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
     0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
 }
-"""Smallest allowed value -> fields."""
+"""Smallest allowed value -> names of the fields of `Markov` that must not be below it."""
 
 
 @dataclass(frozen=True)
 class Markov(Constructing):
-    """Gensor's traverser. An exponent of 0 removes a factor from the benefits."""
+    """Gensor's traverser: annealed random walks in which a primitive's probability grows with its benefit.
+
+    The fields are the details that the paper leaves open. An exponent of 0 removes a factor from the benefits.
+    """
 
     space: str = "gensor"
     walkers: int = 64
@@ -49,7 +52,7 @@ class Markov(Constructing):
     traffic: float = 2.0
     footprint: float = 0.25
     form: Form = "ratio"
-    """Form of a tiling's benefit in traffic Q and footprint F.
+    """Form of the benefit of changing a tile, from the traffic Q and footprint F of the tile before (T) and after (T').
 
     "ratio" multiplies Q(T) / Q(T') and F(T) / F(T'), each with its exponent. "difference" is Roller's (Q(T) - Q(T')) / (F(T') -
     F(T)), with differences divided by Q(T) and F(T), and with the exponent of traffic.
@@ -65,13 +68,15 @@ class Markov(Constructing):
     refine_steps: int = 96
     refine_temperature: float = 0.25
     descents: int = 24
-    """Number of best programs from which the walk continues at temperature zero."""
+    """Number of best programs from which descents by the model start, like a walk at temperature zero."""
     columns: int = 0
     """Number of best programs of different structures from which coordinate descents over whole columns start."""
     retain: int = 4
     """Number of best programs that are kept from each walk."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs, because neighbours are nearly equal.
+    """Number of programs of each register tile to measure first, because further ones are nearly equal.
+
+    All other programs of the ranking follow.
     """
     backtracking: bool = True
     """Whether walks may take inverse primitives. Without them the graph is a tree, like Roller's."""
@@ -87,7 +92,7 @@ class Markov(Constructing):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure in order of rank; construct again when the whole ranking is measured."""
+        """Walk by the model and measure the visited programs in order of rank; walk again when all are measured."""
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -102,7 +107,10 @@ class Markov(Constructing):
     def _part(
         self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Walk from the rows `kind` [S, ROW]: (programs [P, ROW], their model seconds [P], number of states visited)."""
+        """Walk from the encoded programs `kind` [S, ROW], then refine the best programs found.
+
+        Return (programs [P, ROW], their model seconds [P], number of states visited).
+        """
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
@@ -124,7 +132,7 @@ class Markov(Constructing):
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
     def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
+        """Return the starts of the second round of walks: the register tiles of the best programs, with no outer level tiled yet.
 
         Knobs are kept if they are legal with the register tile alone (threads that share a reduction need a longer block tile).
         Otherwise the start has the knobs of the unscheduled program. If that is illegal too, the start is the unscheduled
@@ -145,9 +153,10 @@ class Markov(Constructing):
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Walk on all threads: (best programs [<= W * R, ROW], their model seconds, number of states visited).
+        """Walk on all threads from `starts` [W, ROW]; return the best R programs (`retain`) of each walk.
 
-        On a small graph a walk may visit fewer than R programs; unfilled entries are left out.
+        Return (programs [<= W * R, ROW], their model seconds, number of states visited). On a small graph a walk may visit fewer
+        than R programs; unfilled entries are left out.
         """
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
@@ -175,7 +184,7 @@ class Markov(Constructing):
         return ints
 
     def options(self, steps: int, temperature: float) -> np.ndarray:
-        """Settings of a walk for the compiled code, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
+        """Encode the settings of a walk for the compiled code, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
         values = {
             walk.TRAFFIC: self.traffic, walk.FOOTPRINT: self.footprint, walk.MODEL: self.model,
             walk.CACHE_WEIGHT: self.cache, walk.CACHE_GROWTH: self.cache_growth, walk.CONFLICT: self.conflict,
@@ -188,7 +197,7 @@ class Markov(Constructing):
 
 
 def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
-    """Groups of rows [S, ROW] at which walks begin: one group with all starts on a GPU, one group per start on a CPU.
+    """Group the encoded programs [S, ROW] at which walks begin: one group on a GPU, one group per program on a CPU.
 
     The model's error depends on the kind of program. In one group on a CPU, the best programs would all be of one kind.
     """
@@ -198,7 +207,10 @@ def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class MarkovExtended(Markov):
-    """The traverser with knob moves. A knob's benefit is the ratio of the model's latencies."""
+    """The traverser in the extended space, with moves that change knobs.
+
+    A knob's benefit is the ratio of the model's latencies.
+    """
 
     space: str = "extended"
     walkers: int = 72
@@ -214,8 +226,8 @@ class MarkovExtended(Markov):
     descents: int = 16
     columns: int = 8
     near: float = 1.3
-    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
+    """Register tiles with few measurements come first among programs predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""
+        """Walk, then measure programs by their predicted times, which the measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

@@ -1,7 +1,8 @@
-"""One walk of the traverser over the construction graph, compiled; many run in parallel.
+"""Compiled walk of the traverser over the construction graph; many run in parallel.
 
-The walk is a Markov chain: the next primitive depends only on the current program, the number of steps at its level, the hardware
-and the temperature. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 / temperature).
+The walk is a Markov chain: the next primitive depends only on the current program, the number of steps at its memory level, the
+hardware and the temperature. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 /
+temperature).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10
 MOST_IMPROVEMENTS = 512
-"""Maximum number of entries of a trace. When it is full, the last entry is replaced."""
+"""Maximum number of entries of a trace of improvements. When it is full, the last entry is replaced."""
 
 
 def new_trace() -> np.ndarray:
-    """An empty trace of improvements, float64 [1 + MOST_IMPROVEMENTS, 2].
+    """Return an empty trace of a search's improvements, float64 [1 + MOST_IMPROVEMENTS, 2].
 
     An entry is (number of evaluations so far, fastest seconds). Row 0 is a header: the number of entries, and the number of
     evaluations before the current walk.
@@ -35,13 +36,16 @@ def new_trace() -> np.ndarray:
 
 
 def improvements(trace: np.ndarray) -> np.ndarray:
-    """The entries of a trace, float64 [N, 2], in order."""
+    """Return the entries of a trace in order, float64 [N, 2]: (number of evaluations so far, fastest seconds)."""
     return trace[1 : 1 + int(trace[0, 0])]
 
 
 @compiled
 def uniform(state):  # noqa: ANN001, ANN201
-    """A float in [0, 1) from a one-element uint64 state (splitmix64), equal on every thread and machine."""
+    """Draw a float in [0, 1) and advance the generator's one-element uint64 state (splitmix64).
+
+    The numbers are equal on every thread and machine.
+    """
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -52,7 +56,7 @@ def uniform(state):  # noqa: ANN001, ANN201
 
 @compiled
 def seeded(seed):  # noqa: ANN001, ANN201
-    """Initial state of `uniform` for a seed."""
+    """Return the initial state of the random number generator `uniform` for a seed."""
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     return state
@@ -60,9 +64,9 @@ def seeded(seed):  # noqa: ANN001, ANN201
 
 @compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
-    """Log benefit of a primitive that changes `row` to `result` and latency `now` to `after`.
+    """Return the log of the benefit of a primitive that changes program `row` to `result` and its latency `now` to `after`.
 
-    `at_level` is the number of steps since the level last changed.
+    `at_level` is the number of steps since the memory level last changed.
     """
     gain = options[MODEL] * math.log(now / after)
     if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
@@ -82,7 +86,10 @@ def log_benefit(action, now, after, row, result, at_level, ints, floats, options
 
 @compiled
 def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
-    """Draw one of the first `count` actions of `legal` with probability proportional to exp(gain / temperature)."""
+    """Draw one of the first `count` actions of `legal` with probability proportional to exp(gain / temperature).
+
+    `state` is that of the random number generator `uniform`.
+    """
     top = gains[0]
     for i in range(count):
         top = max(top, gains[i])
@@ -99,7 +106,10 @@ def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
-    """Insert a program into the best programs of a walk unless present. rows [R, ROW] and seconds [R] stay sorted by seconds."""
+    """Insert program `row` with `new` seconds into the sorted list of a walk's best programs, unless it is present.
+
+    The list is rows [R, ROW] and seconds [R], changed in place.
+    """
     size = seconds.shape[0]
     if new >= seconds[size - 1]:
         return
@@ -123,7 +133,7 @@ def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
 
 @compiled
 def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
-    """Add (`evaluations`, `seconds`) to a trace if `seconds` is a new minimum (see `new_trace`)."""
+    """Add the entry (`evaluations`, `seconds`) to a trace of improvements if `seconds` is a new minimum (see `new_trace`)."""
     if trace.shape[0] < 2:
         return
     filled = int(trace[0, 0])
@@ -137,14 +147,17 @@ def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def remember(rows, seconds, trace, row, new, evaluations):  # noqa: ANN001, ANN201
-    """Record an evaluated program: in the best programs by `keep`, in the trace by `note`."""
+    """Record an evaluated program: among the walk's best programs by `keep`, and in the trace of improvements by `note`."""
     keep(rows, seconds, row, new)
     note(trace, evaluations, new)
 
 
 @compiled
 def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
-    """Fill gains [E] with the `log_benefit` of edges source -> target between states `rows` [S, ROW], with `at_level` 0."""
+    """Compute the log benefits `gains` [E] of all edges source -> target between the states `rows` [S, ROW].
+
+    No steps at the memory level are assumed (`at_level` 0).
+    """
     for e in range(source.shape[0]):
         a, b = source[e], target[e]
         gains[e] = log_benefit(action[e], seconds[a], seconds[b], rows[a], rows[b], 0, ints, floats, options)
@@ -152,9 +165,9 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 @compiled
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """Walk from `row`, in place, with annealing; fill the best `rows` with their `seconds`, and `trace`.
+    """Run one annealed walk from program `row`, in place; fill the best `rows` with their `seconds`, and the `trace`.
 
-    `space` is the model's scratch memory (`room`). Returns (number of states visited, number of model evaluations).
+    `space` is scratch memory of the model. Returns (number of states visited, number of model evaluations).
     """
     state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
@@ -195,7 +208,10 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
 
 @compiled
 def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """Walk from every start [W, ROW]; fill rows [W, R, ROW] and seconds [W, R]; return (states visited, evaluations)."""
+    """Run one annealed walk from every start [W, ROW]; fill the best rows [W, R, ROW] and seconds [W, R] of each.
+
+    Returns (number of states visited, number of model evaluations).
+    """
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
@@ -209,9 +225,9 @@ def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, tra
 
 @compiled
 def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN201
-    """Take the best legal move by the model, in place, until no move gains or after `limit` moves.
+    """Apply the best legal move by the model to program `row`, in place, until no move gains or after `limit` moves.
 
-    Returns (seconds, model evaluations).
+    Returns (seconds of the last program, number of model evaluations).
     """
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
@@ -238,7 +254,10 @@ def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN
 
 @compiled
 def descents(rows, ints, floats, sizes, limit, space, seconds, trace):  # noqa: ANN001, ANN201
-    """Descend from every row [W, ROW] in place; fill seconds [W] and return the total number of model evaluations."""
+    """Descend by the model from every program of `rows` [W, ROW] in place, and fill the ends' seconds [W].
+
+    Returns the total number of model evaluations.
+    """
     evaluations = 0
     for w in range(rows.shape[0]):
         seconds[w], more = descend(rows[w], ints, floats, sizes, limit, space, trace)

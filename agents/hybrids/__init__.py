@@ -1,1 +1,1 @@
-"""Combined strategies: searches on the analytic model, annealing after another construction, a learned correction."""
+"""Combined strategies: searches by the analytic model, annealing after another strategy, and a learned correction."""

@@ -21,17 +21,17 @@ SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
 
 @dataclass(frozen=True)
 class Adapted(Corrected):
-    """`corrected` with the correction of this machine: the learned model of time ranks programs, and guides walks and descents.
+    """`corrected` with this machine's correction: a model of time, learned from measurements, ranks programs and guides walks.
 
-    The numbers of walks and descents are those of arm `learned` in results/cpu_study/README.md. FileNotFoundError for a CPU that
-    `gensor adapt` has not measured, and for a GPU without a shipped correction.
+    The numbers of walks and descents are those of the strategy `learned` in results/cpu_study/README.md. FileNotFoundError for a
+    CPU that `gensor adapt` has not measured, and for a GPU without a shipped correction.
     """
 
     walkers: int = 12
     refined: int = 4
 
     def folder(self, graph: ConstructionGraph) -> str:
-        """Folder of the correction: the field `correction`, or the folder learned for this machine if that is empty."""
+        """Return the folder of the correction: the field `correction` or, if that is empty, the one learned for this machine."""
         if self.correction:
             return self.correction
         hw = graph.hardware

@@ -1,6 +1,6 @@
-"""Annealing by the model after another construction: its chains begin at the construction's best programs.
+"""Annealing by the model from the best programs of another strategy's ranking.
 
-A walk on the construction graph changes one tile at a time. A chain changes the whole column of tiles of an axis at once, so it
+A walk on the construction graph changes one tile at a time. An annealing chain changes all tile sizes of an axis at once, so it
 crosses barriers of the model. Chains continue from the programs that a walk or a policy finds within hundreds of evaluations.
 """
 
@@ -24,16 +24,16 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 
 template_of = lru_cache(maxsize=4)(Template)
-"""The template of a graph, cached for the next round, because making it enumerates every column."""
+"""Function that returns the template of a graph, cached for the next round, because making it enumerates every column."""
 
 
 def annealed(
     graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
 ) -> Construction:
-    """Anneal from the best program of each of a construction's fastest register tiles, and add the chains' programs to it.
+    """Anneal by the model from the best programs of a ranking, and return the ranking with the visited programs added.
 
-    If there are fewer starts than chains, starts are used repeatedly. Programs outside the template are skipped; if none is left,
-    chains begin at random programs.
+    Each chain starts at the best program of another of the fastest register tiles. If there are fewer starts than chains, starts
+    are used repeatedly. Programs outside the template are skipped; if none is left, chains begin at random programs.
     """
     begin = time.perf_counter()
     template = template_of(graph)
@@ -56,10 +56,10 @@ def annealed(
 
 @dataclass(frozen=True)
 class Annealed:
-    """Mixin of a constructing strategy: chains of `agents.autotvm.annealing_on_model` continue from its programs."""
+    """Mixin of a constructing strategy: annealing chains (`agents.autotvm.annealing_on_model`) continue from its programs."""
 
     chains: int = 2
-    """Number of annealing chains. They begin at the best programs of different register tiles."""
+    """Number of annealing chains, each from the best program of another register tile."""
     chain_steps: int = 512
     """Number of steps of each chain."""
     chain_temperature: float = 0.02
@@ -72,28 +72,28 @@ class Annealed:
         super().__post_init__()  # type: ignore[misc]
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct with the strategy and add the programs of the chains; nothing is measured."""
+        """Construct a ranking with the strategy and add the programs of the annealing chains; nothing is measured."""
         found: Construction = super().construct(graph, rng)  # type: ignore[misc]
         return annealed(graph, found, self.chains, self.chain_steps, self.chain_temperature, rng)
 
 
 @dataclass(frozen=True)
 class PolicyAnnealing(Annealed, Ppo):
-    """A few episodes of a policy, then annealing chains by the model from the best programs."""
+    """Run a few episodes of a policy, then annealing chains by the model from the best programs."""
 
     episodes: int = 4
 
 
 @dataclass(frozen=True)
 class ColumnsAnnealing(Annealed, ColumnWriter):
-    """A few programs from a policy that writes programs column by column, then annealing chains from the best programs."""
+    """Write a few programs column by column with a policy, then run annealing chains from the best programs."""
 
     episodes: int = 32
 
 
 @dataclass(frozen=True)
 class MarkovAnnealing(Annealed, Markov):
-    """Gensor's traverser, then annealing chains from the best programs. The combination is ours, not Gensor's.
+    """Run Gensor's traverser, then annealing chains from the best programs. The combination is ours, not Gensor's.
 
     With a short walk (experiments/data/tuned/markov_annealing_budgets.json) it is the baseline of `PolicyAnnealing`. By default
     the walk is that of `Markov`, with about 100,000 evaluations.

@@ -27,11 +27,14 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Corrected(Constructing):
-    """Construct programs with `proposer` and rank them by the corrected model, or by the model if there is no correction."""
+    """Rank the programs of another strategy, `proposer`, by a learned correction of the model, then measure them.
+
+    Without a correction the analytic model ranks.
+    """
 
     space: str = "extended"
     proposer: str = "markov_ext"
-    """A strategy that constructs by the model alone."""
+    """Name of the strategy that constructs the programs by the model alone."""
     checkpoint: str = ""
     """Folder of the proposer's policy, if the proposer has a policy."""
     trust: bool = False
@@ -39,25 +42,25 @@ class Corrected(Constructing):
     correction: str = ""
     """Folder that `gensor learn_correction` wrote; if empty, the model is not corrected."""
     most: int = 512
-    """Maximum number of programs that are corrected and kept: the fastest by the model."""
+    """Maximum number of the proposer's programs, the fastest by the analytic model, that the corrected model evaluates."""
     refined: int = 0
-    """Number of programs from which a descent over columns begins: the fastest by the corrected model."""
+    """Number of programs, the fastest by the corrected model, from which descents over columns begin."""
     descents: int = 6
     """Maximum number of steps of a descent."""
     walkers: int = 0
-    """Number of walks of the traverser by the corrected model. They begin at the register tiles of the fastest programs."""
+    """Number of the traverser's walks by the corrected model, from the register tiles of the fastest programs."""
     steps: int = 48
     """Number of steps of each walk."""
     per_register_tile: int = 2
     near: float = 1.3
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat construction, correction and measurement until the budget is spent or no new program is found."""
+        """Construct, rank and measure programs again and again, until the budget is spent or no new program is found."""
         predict = partial(self.predict, session.graph) if self.folder(session.graph) else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct with the proposer and rank by corrected latencies."""
+        """Construct programs with the proposer, add walks and descents by the corrected model, and rank all by its times."""
         begin, before = time.perf_counter(), graph.evaluations
         found: Construction = self._inner().construct(graph, rng)
         if not self.folder(graph) or not found.schedules:
@@ -73,7 +76,7 @@ class Corrected(Constructing):
         return Construction(schedules, latencies, found.visited, *cost)
 
     def _walk(self, graph: ConstructionGraph, known: dict[bytes, float], rng: np.random.Generator) -> None:
-        """Add programs that walks visit to `known` (row -> seconds). Benefits are ratios of the corrected model's times."""
+        """Run walks by the corrected model and add the visited programs to `known` (encoded program -> predicted seconds)."""
         if self.walkers == 0:
             return
         traverser = MarkovExtended(space=self.space, refiners=self.walkers)
@@ -85,7 +88,10 @@ class Corrected(Constructing):
                 known.setdefault(row.tobytes(), value)
 
     def _descend(self, graph: ConstructionGraph, known: dict[bytes, float]) -> None:
-        """Add programs on descents to `known` (row -> seconds). A step takes the best program that differs in one column."""
+        """Run descents by the corrected model and add their programs to `known` (encoded program -> predicted seconds).
+
+        A step takes the best program that differs in the tiles of one axis, or in one knob.
+        """
         programs, (rows, seconds) = Programs(graph), _arrays(known)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:
             row, value = programs.opened(rows[start]), float(seconds[start])
@@ -99,11 +105,14 @@ class Corrected(Constructing):
                 known.setdefault(row.tobytes(), value)
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-        """Seconds float64 [B] of rows by the corrected model, up to a factor that all programs of the operator share."""
+        """Predict the seconds float64 [B] of encoded programs by the corrected model.
+
+        They are known up to a factor that all programs of the operator share.
+        """
         return load_correction(self.folder(graph)).seconds(graph, rows)
 
     def folder(self, graph: ConstructionGraph) -> str:
-        """Folder of the correction for the task; empty for no correction."""
+        """Return the folder of the correction for a task; empty for no correction."""
         return self.correction
 
     def _inner(self) -> Any:
@@ -111,7 +120,7 @@ class Corrected(Constructing):
         return get_strategy(self.proposer, space=self.space, **of_policy)
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """Training cost in seconds of the proposer's policy; None if it has no policy."""
+        """Return the training cost of the proposer's policy in seconds; None if it has no policy."""
         cost = getattr(self._inner(), "training_seconds", None)
         return float(cost(graph)) if callable(cost) else None
 

@@ -25,7 +25,7 @@ from gensor_gym.fingerprint import common, fingerprints
 from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
 FILE = "correction.json.gz"
-"""File of the trees. It is written last."""
+"""File name of the trees in the folder of a correction. It is written last."""
 SETTINGS: dict[str, Any] = {
     "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
@@ -33,14 +33,17 @@ SETTINGS: dict[str, Any] = {
 ROUNDS = 300
 _LOOKED_AT = {"cpu": "cascade_lake", "gpu": "h200"}
 NEARER, LEAST_WEIGHT = 2.0, 0.05
-"""A program's training weight is (best time of its operator / its time) ** NEARER, but at least LEAST_WEIGHT."""
+"""Constants of a program's training weight, (best time of its operator / its time) ** NEARER, at least LEAST_WEIGHT."""
 FINGERPRINTED = 8
-"""Maximum number of training tasks in the fingerprint of a correction; more would take minutes."""
+"""Maximum number of training tasks that enter the fingerprint of a correction; computing more would take minutes."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Two fitted boosters: one predicts log(measured / model), the other log(measured). Their mean errs less than each alone."""
+    """Two fitted boosters that predict the measured time of a program; their mean errs less than each alone.
+
+    One predicts log(measured / model), the other log(measured).
+    """
 
     residual: Any
     direct: Any
@@ -49,7 +52,7 @@ class Correction:
     def fit(
         cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0, importance: np.ndarray | None = None
     ) -> Correction:
-        """Fit to features [B, F] and logarithms of measured seconds, `logs` float64 [B].
+        """Fit the boosters to features [B, F] of programs and the logarithms `logs` float64 [B] of their measured seconds.
 
         `groups` int64 [B] numbers the pair of operator and machine of each program. `importance` float64 [B] multiplies the
         programs' weights.
@@ -66,7 +69,10 @@ class Correction:
         return cls(fitted(logs - features[:, 0]), fitted(logs))
 
     def seconds(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-        """Predicted seconds float64 [B] of rows, up to a factor constant for the operator; infinite for illegal programs."""
+        """Predict the seconds float64 [B] of encoded programs; infinite for illegal programs.
+
+        They are known up to a factor that all programs of the operator share.
+        """
         found = graph.latencies(rows)
         legal = np.isfinite(found)
         if legal.any():
@@ -74,12 +80,15 @@ class Correction:
         return found
 
     def log_ratio(self, features: np.ndarray) -> np.ndarray:
-        """Predicted log(measured / model) float64 [B] from features [B, F], up to a constant for the operator."""
+        """Predict log(measured / model) float64 [B] of programs with features [B, F], up to a constant for the operator."""
         found = (self.residual.inplace_predict(features) + self.direct.inplace_predict(features) - features[:, 0]) / 2
         return np.asarray(found, dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:
-        """Write the trees and card.json. `card` has the `operators`, hardware `kind` and `space` of the measurements."""
+        """Write the trees and their card, card.json, to a folder.
+
+        `card` has the `operators`, hardware `kind` and `space` of the measurements; their fingerprint is added.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         trees = {name: json.loads(booster.save_raw("json")) for name, booster in vars(self).items()}
         write_whole(folder / CARD, (json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n").encode())
@@ -87,19 +96,19 @@ class Correction:
 
 
 def _starts(ordered: np.ndarray) -> np.ndarray:
-    """First index of each number 0, 1, .. in `ordered`, which is ascending and contains every number up to its last."""
+    """Return the first index of each number 0, 1, .. in `ordered`, which is ascending and lacks no number up to its last."""
     return np.searchsorted(ordered, np.arange(ordered[-1] + 1))
 
 
 def centred(values: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Subtract the weighted mean of its group from each value [B]."""
+    """Subtract from each value [B] the weighted mean of its group."""
     means = np.bincount(groups, weights=values * weights) / np.maximum(np.bincount(groups, weights=weights), 1e-300)
     found: np.ndarray = values - means[groups]
     return found
 
 
 def _fingerprint(card: dict[str, Any]) -> str:
-    """Common fingerprint of some training tasks. It changes with the model's terms, which the correction has learned from.
+    """Return a common fingerprint of some training tasks, which changes with the terms of the model that was corrected.
 
     It is taken on a machine with fixed constants, because the host's constants vary from measurement to measurement.
     """
@@ -110,9 +119,9 @@ def _fingerprint(card: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4)
 def load_correction(folder: str) -> Correction:
-    """Load the correction in a folder.
+    """Load the correction of the analytic model in a folder.
 
-    FileNotFoundError if it is missing, ValueError if it is damaged or has another fingerprint.
+    FileNotFoundError if it is missing, ValueError if it is damaged or was learned under another version of the model.
     """
     import xgboost
 

@@ -1,4 +1,4 @@
-"""Compiled coordinate descents by the model from the programs of a policy that writes columns."""
+"""Compiled coordinate descents by the model, which start at the programs of a policy that writes column by column."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsDescents(ColumnWriter):
-    """Sample programs from a policy of `agent=columns` and descend from the best, round after round."""
+    """Write programs column by column with a policy (`agent=columns`) and descend by the model from the best, again and again."""
 
     episodes: int = 32
     descents: int = 4
     """Number of programs per round, with different register tiles, from which descents start."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the best program of a round and the end of each descent.
+        """Measure the best of the programs written each time, and the end of each descent.
 
         The search ends when the budget is spent or no new program is found.
         """
         measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield, in every round, a construction of its programs, then one per descent; end if no new program is left."""
+        """Yield, again and again, a ranking of written programs, then one ranking per descent; end if no program is new."""
         programs, memory = Programs(graph), Memory(self.temperature)
         while True:
             found = self.written(graph, self.episodes, memory, rng)

@@ -1,4 +1,4 @@
-"""Coordinate descents by the model, one after another: the baseline, in seconds, of a policy with few evaluations."""
+"""Coordinate descents by the model, one after another: the baseline of policies with few evaluations, compared in seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 def descent(programs: Programs, row: np.ndarray) -> Construction:
-    """Construct one program: the end of the compiled coordinate descent from `row` int32 [ROW]."""
+    """Run the compiled coordinate descent from the encoded program `row` int32 [ROW]; return a ranking of its end alone."""
     begin, before = time.perf_counter(), programs.graph.evaluations
     row, seconds = programs.descend(row)
     made = programs.graph.evaluations - before
@@ -26,10 +26,10 @@ def descent(programs: Programs, row: np.ndarray) -> Construction:
 
 @dataclass(frozen=True)
 class Descents(ModelSearch):
-    """Compiled coordinate descents on the model over whole columns, from one random program after another.
+    """Run compiled coordinate descents by the model from one random program after another.
 
-    Proofs of optima begin with such descents (`gensor_gym.exact.incumbent`). `model_descent` also measures the neighbours of
-    their ends.
+    A step changes all tiles of an axis, or a knob. Proofs of optima begin with such descents (`gensor_gym.exact.incumbent`).
+    `model_descent` also measures the neighbours of their ends.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -37,7 +37,7 @@ class Descents(ModelSearch):
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of one descent per round."""
+        """Yield one ranking per descent, which consists of the descent's end."""
         programs = Programs(graph)
         while True:
             yield descent(programs, graph.random_schedule(rng).row)

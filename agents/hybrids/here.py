@@ -1,4 +1,4 @@
-"""Results of `gensor adapt` on this machine: their folder, and whether they fit a search."""
+"""Locate the results of `gensor adapt` on this machine, and say whether they fit a search."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 
 MACHINE = "hardware.json"
-"""File of the measured machine in the folder of `gensor adapt`."""
+"""File name of the measured machine's description in the folder of `gensor adapt`."""
 
 
 def measured_here(hw: Hardware) -> bool:
-    """Whether `gensor adapt` has measured this machine with the number of threads of `hw`.
+    """Return whether `gensor adapt` has measured this machine with the number of threads of `hw`.
 
     RuntimeWarning if the results do not load, for example after a change of the model.
     """
@@ -37,7 +37,10 @@ def measured_here(hw: Hardware) -> bool:
 
 
 def adapted_folder() -> Path:
-    """Folder of this machine's recording and correction in the user's cache. It depends on the cores and the layout of rows."""
+    """Return the folder in the user's cache with this machine's recorded times and correction.
+
+    It depends on the processor's cores and on the layout of encoded programs.
+    """
     info = cpu_info()
     text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
     return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]

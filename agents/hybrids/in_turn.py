@@ -1,4 +1,4 @@
-"""Programs of the traverser and of a policy alternately, ranked by a learned model of time.
+"""Strategy that measures programs of the traverser and of a policy alternately, ranked by a learned model of time.
 
 Each source alone proposes similar programs, so the best of a few is barely faster than the first.
 """
@@ -23,7 +23,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 DEFAULT = {"cpu": POLICIES / "columns_timed_cpu", "gpu": POLICIES / "columns_extended_gpu"}
-"""Kind of machine -> default policy.
+"""Kind of machine -> folder of the default policy.
 
 The CPU's policy is seed 0 of the study `arms=wide`, trained on kernel times of one core of a Zen 4 (results/cpu_study/README.md).
 The GPU's policy was trained on the analytic model.
@@ -47,7 +47,7 @@ class InTurn(Adapted):
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the first programs alternately, then search like `Corrected` until the budget or the new programs run out."""
+        """Measure the first programs of both sources alternately, then all by their predicted times, as `Corrected` does."""
         begun = self._both(session.graph, rng)
         for schedule in islice(_in_turn(begun), self.turns):
             session.measure([schedule])
@@ -60,11 +60,11 @@ class InTurn(Adapted):
         measure_with_feedback(construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Join both constructions, ranked by the corrected model."""
+        """Rank the programs that the policy and the traverser's walks propose, by the times that the learned model predicts."""
         return _merged(self._both(graph, rng))
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """Training cost in seconds of the policy; None if the proposer has no policy."""
+        """Return the training cost of the policy in seconds; None if the proposer has no policy."""
         return self._of_policy(graph).training_seconds(graph)
 
     def _both(self, graph: ConstructionGraph, rng: np.random.Generator) -> list[Construction]:
@@ -80,7 +80,7 @@ class InTurn(Adapted):
 
 
 def _in_turn(found: list[Construction]) -> Iterator[Schedule]:
-    """Programs of several constructions alternately, each once, until one construction has no more."""
+    """Yield the programs of several rankings alternately, each once, until one ranking has no more."""
     rounds = zip(*(made.schedules for made in found), strict=False)
     yield from dict.fromkeys(chain.from_iterable(rounds))
 

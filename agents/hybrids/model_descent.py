@@ -1,4 +1,4 @@
-"""Coordinate descent on the analytic model. Ends of descents, and programs that differ from them in one column, are measured."""
+"""Coordinate descent on the analytic model. Ends of descents are measured, and their neighbours (one axis or knob differs)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ModelDescent(ModelSearch):
-    """Compiled coordinate descents (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
+    """Run compiled coordinate descents (`gensor_gym.cost.column_descent`) from several random programs at a time."""
 
     restarts: int = 12
     """Number of descents from random programs in a round."""
 
     structures: int = 0
-    """Number of structures (packed operands, loop order, ..). In each, a descent continues from the structure's best program."""
+    """Number of structures (packed operands, loop order, ..) in which a descent continues from the structure's best program."""
 
     register_tiles: int = 0
-    """Number of other register tiles, the fastest by the model. With each, a descent continues from the best program.
+    """Number of other register tiles, the fastest by the model, with which a descent continues from the best program.
 
     They are used only on CPUs, because their effect on a GPU was not measured.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each set of descents. Every set begins at new random programs."""
+        """Yield one ranking per group of descents: their ends and all neighbours. Every group begins at new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
@@ -49,7 +49,10 @@ class ModelDescent(ModelSearch):
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
 
     def _with_other_tiles(self, programs: Programs, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Descend from variants of `row` with other register tiles: (rows, model seconds), like `descended`."""
+        """Descend from variants of the encoded program `row` with other register tiles.
+
+        Return (ends and their neighbours, their model seconds), like `descended`.
+        """
         rows = programs.other_register_tiles(row)
         seconds = programs.graph.latencies(rows)
         legal = np.isfinite(seconds)
@@ -59,10 +62,11 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """`ModelDescent` in the extended space, in many structures. Measurements correct the model structure by structure.
+    """`ModelDescent` in many structures of the extended space; measurements correct the predicted times of each structure.
 
-    The model's error differs by a fifth from structure to structure, because it is too optimistic about caches and misaligned
-    loads. A few trials correct this if the ranking contains good programs of each structure.
+    A structure is the knobs that change the code as a whole. The model's error differs by a fifth from structure to structure,
+    because it is too optimistic about caches and misaligned loads. A few trials correct this if the ranking contains good
+    programs of each structure.
     """
 
     space: str = "extended"
@@ -70,10 +74,9 @@ class ModelDescentExtended(ModelDescent):
     structures: int = 12
     register_tiles: int = 8
     near: float = 1.3
-    """Among programs predicted within this multiple of the best time, rarely measured register tiles are first."""
+    """Register tiles with few measurements come first among programs predicted within this multiple of the best time."""
     explored: float = 1.2
-    """Before them, the best program of each new structure is measured if it is predicted within this multiple of the best time.
-    """
+    """The best program of each new structure is measured early if it is predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Descend, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""

@@ -24,7 +24,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass
 class Asked:
-    """All programs that one round of a search evaluated by the model, and their seconds."""
+    """Record of one run of a search by the model: all programs that the model evaluated, and their seconds."""
 
     graph: ConstructionGraph
     rows: list[np.ndarray] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Asked:
     begin: float = field(default_factory=time.perf_counter)
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
-        """Evaluate and remember rows [B, ROW]; return their model seconds float64 [B]."""
+        """Evaluate encoded programs [B, ROW] by the model and remember them; return their model seconds float64 [B]."""
         rows = np.ascontiguousarray(rows, dtype=np.int32)
         seconds = self.graph.latencies(rows)
         self.rows.append(rows)
@@ -40,7 +40,7 @@ class Asked:
         return seconds
 
     def construction(self) -> Construction:
-        """Construct from the legal evaluated programs, ranked by the model."""
+        """Rank the legal evaluated programs by the model."""
         rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
         legal = np.isfinite(seconds)
         schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
@@ -49,43 +49,47 @@ class Asked:
 
 @dataclass(frozen=True)
 class ModelSearch(Constructing):
-    """Base of searches on the model in independent rounds, without end."""
+    """Base of searches by the model that run again and again, independently, without end (a run is a round)."""
 
     space: str = "gensor"
     per_register_tile: int = 2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Repeat rounds, each measured in order of rank, until the budget is spent or no new program is found."""
+        """Run the search again and again (in rounds), and measure the programs of each round in order of rank.
+
+        It ends when the budget is spent or a round has no new program.
+        """
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct in one round; nothing is measured."""
+        """Run the search once, by the model; return its ranking. Nothing is measured."""
         return next(self.rounds(graph, rng))
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield the construction of one round after another. `once` makes no difference."""
+        """Yield the rankings of one run of the search after another. `once` makes no difference."""
         return self.rounds(graph, rng)
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each round. Every round begins at new random programs."""
+        """Yield one ranking per run of the search. Every run begins at new random programs."""
 
 
 @dataclass(frozen=True)
 class ModelAnnealing(ModelSearch):
-    """Parallel simulated annealing over tile chains and knobs: AutoTVM's search with -log of the model's latency as the score.
+    """Parallel simulated annealing by the model over tile sizes and knobs: AutoTVM's search without learning.
 
-    The temperature falls linearly from `start_temperature` to 0. `gensor tune_budgets` chose the defaults for 4,096 evaluations
-    on train and validation (H200, space `gensor`). AutoTVM's 128 chains of 500 steps assume free scores.
+    The score is -log of the model's latency, and the temperature falls linearly from `start_temperature` to 0. `gensor
+    tune_budgets` chose the defaults for 4,096 evaluations on train and validation (H200, space `gensor`). AutoTVM's 128 chains of
+    500 steps assume free scores.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """At the start, a program that is slower by this difference of log latencies is accepted with probability 1 / e."""
+    """Temperature at the start: a program whose log latency is larger by it is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each annealing. Every annealing begins at new random programs."""
+        """Yield one ranking per annealing. Every annealing begins at new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
@@ -95,7 +99,7 @@ class ModelAnnealing(ModelSearch):
 
 
 def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Asked:
-    """Anneal `chains` once, with -log of the model's latency as the score; return all evaluated programs."""
+    """Run the annealing chains once, with -log of the model's latency as the score; return a record of all evaluated programs."""
     asked = Asked(graph)
 
     def score(points: np.ndarray) -> np.ndarray:
@@ -108,16 +112,17 @@ def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class ModelEvolution(ModelSearch):
-    """Ansor's evolution of sketches. The score is the roofline floor divided by the model's latency.
+    """Ansor's evolution of programs by the model, without learning.
 
-    Probabilities of mutation and crossover are Ansor's. Population and generations are ours, for thousands of evaluations.
+    The score is the roofline floor divided by the model's latency. Probabilities of mutation and crossover are Ansor's.
+    Population and generations are ours, for thousands of evaluations.
     """
 
     population: int = 128
     generations: int = 16
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """Yield the construction of each evolution. Every evolution begins with a new random population."""
+        """Yield one ranking per evolution. Every evolution begins with a new random population."""
         evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
         while True:
             asked = Asked(graph)

@@ -20,22 +20,22 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_S
 from gensor_gym.graph.tables.tables import IS_CPU
 
 LEAST = 1e-4
-"""Smallest share of a term in the latency. Smaller shares are raised to it before the logarithm."""
+"""Smallest share of a model term in the latency that features distinguish; smaller shares are raised to it."""
 LEVELS = MAX_LEVELS - 1
-"""Number of tile levels in the features. The last level of a row is left out, because no machine has that many levels yet."""
+"""Number of tile levels in the features. The last level is left out, because no machine has that many levels yet."""
 HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
-"""(level of a tile, cache whose capacity the tile's bytes are compared with)."""
+"""Pairs (level of a tile, cache): the bytes of the tile are compared with the capacity of the cache."""
 MOST_TWOS = 10
 """Maximum number of factors of two that are counted in an extent. With more, rows share all sets of a cache anyway."""
 VERSION = 1
-"""Version of the layout. Raise it with every change of the layout."""
+"""Version of the layout of features. Raise it with every change of the layout."""
 _VALUES = np.zeros((len(KNOBS), max(len(knob.values) for knob in KNOBS)))
 for _place, _knob in enumerate(KNOBS):
     _VALUES[_place, : len(_knob.values)] = [float(value) for value in _knob.values]
 
 
 def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Features float32 [B, F] of rows int32 [B, ROW], which are legal programs of the graph."""
+    """Compute the features float32 [B, F] of encoded programs `rows` int32 [B, ROW], which must be legal."""
     op, hw = graph.operator, graph.hardware
     found = graph.terms_of(rows)
     seconds, terms = found[:, 0], found[:, 1:]
@@ -63,9 +63,10 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 @compiled
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
-    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors per row of a register tile, bytes of HELD's tiles.
+    """Compute features of what registers and caches hold, `out` float64 [B, 7], for encoded programs `rows` int32 [B, ROW].
 
-    A GPU's programs have no vectors to count.
+    They are accumulators, vectors per row of a register tile, and the bytes of the tiles that `HELD`
+    names. A GPU's programs have no vectors to count.
     """
     for b in range(rows.shape[0]):
         row = rows[b]

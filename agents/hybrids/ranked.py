@@ -1,7 +1,7 @@
-"""Agents that choose among a session's candidates, which are a task's recorded programs.
+"""Agents that choose which of a task's recorded programs (candidates) to measure next.
 
-They choose by the analytic model, by a learned model of time, or at random. Tracks of a suite provide candidates
-(`gensor_gym.suites.session.CandidateSession`).
+They choose by the analytic model, by a learned model of time, or at random. A suite's session provides the
+candidates (`gensor_gym.suites.session.CandidateSession`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.suites.session import CandidateSession
 
 @dataclass(frozen=True)
 class RankedCandidates:
-    """Measure the candidates with the shortest predicted times first."""
+    """Measure the candidate programs with the shortest predicted times first."""
 
     space: str = "extended"
     correction: str = ""
@@ -39,16 +39,16 @@ class RankedCandidates:
                 feedback.add(chosen, predicted[chosen], measured.quiet_seconds)
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-        """Predicted seconds float64 [B] of rows; infinite for programs that the model refuses."""
+        """Predict the seconds float64 [B] of encoded programs; infinite for programs that the model refuses."""
         return load_correction(self.correction).seconds(graph, rows) if self.correction else graph.latencies(rows)
 
 
 @dataclass(frozen=True)
 class RandomCandidates:
-    """Measure the candidates in random order."""
+    """Measure the candidate programs in random order."""
 
     space: str = "extended"
 
     def search(self, session: CandidateSession, rng: np.random.Generator) -> None:
-        """Measure every candidate until the budget is spent."""
+        """Measure every candidate in random order, until the budget is spent."""
         session.measure([session.candidates[at] for at in rng.permutation(len(session.candidates))])

@@ -1,4 +1,7 @@
-"""Training of a column policy on kernel times: recorded in Measured v1 if possible, otherwise predicted by corrections."""
+"""Train a policy that writes programs by columns (tiles of an axis, or a knob) on kernel times.
+
+Times are recorded in Measured v1 if possible, otherwise predicted by corrections.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,19 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Recorded:
-    """The successful programs of an operator of Measured v1."""
+    """The successful recorded programs of one operator in Measured v1, with their times."""
 
     rows: np.ndarray
-    """int32 [P, ROW], with a tile for every memory level."""
+    """The programs, encoded as rows int32 [P, ROW], with a tile for every memory level."""
     seconds: np.ndarray
-    """`quiet` seconds float64 [P]."""
+    """Seconds of the programs' quietest samples, float64 [P]."""
 
 
 _NOTHING = Recorded(np.empty((0, ROW), dtype=np.int32), np.empty(0))
 
 
 def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list[ConstructionGraph]:
-    """Graphs for `machine` of the operators in its part `train` of Measured v1, and of the operators `unrecorded`."""
+    """Make the training graphs for `machine`: its operators in part `train` of Measured v1, and the operators `unrecorded`."""
     hw = measured.here(machine)
     of: list[str | Operator] = [*recorded(machine, space), *unrecorded]
     return [ConstructionGraph(op, hw, space) for op in of]
@@ -45,7 +48,7 @@ def tasks(machine: str, space: str, unrecorded: Sequence[Operator] = ()) -> list
 
 @cache
 def recorded(machine: str, space: str) -> dict[str, Recorded]:
-    """Operator's text -> its programs in a machine's part `train`."""
+    """Return the recorded programs of each operator in a machine's part `train` of Measured v1, by the operator's text."""
     table, hw = measured.load(machine, "train"), measured.here(machine)
     ran = table[table.status == Status.OK.value].groupby("operator", observed=True)
     return {str(text): _recorded(ConstructionGraph(str(text), hw, space), of) for text, of in ran}
@@ -57,10 +60,10 @@ def _recorded(graph: ConstructionGraph, of: Any) -> Recorded:
 
 
 class Times:
-    """Kernel times of a task's programs."""
+    """Kernel times of one task's programs: recorded if possible, otherwise predicted by corrections."""
 
     def __init__(self, choices: Choices, known: Recorded, corrections: Sequence[Correction]) -> None:
-        """Fit each correction's factor of this operator to the recorded programs, if any exist. Ranks need no factor."""
+        """Prepare predictions; each correction is scaled to the recorded programs `known`, if there are any."""
         self.choices, self.corrections = choices, corrections
         self.known = {row.tobytes(): float(value) for row, value in zip(known.rows, known.seconds, strict=True)}
         self._factors = np.zeros(len(corrections))
@@ -68,16 +71,16 @@ class Times:
             self._factors = np.log(known.seconds).mean() - self._logs(known.rows).mean(axis=1)
 
     def _logs(self, rows: np.ndarray) -> np.ndarray:
-        """Log seconds float64 [corrections, B] of legal rows by each correction, up to a constant."""
+        """Predict the log seconds float64 [corrections, B] of legal encoded programs by each correction, up to a constant."""
         features = features_of(self.choices.graph, rows)
         model = np.log(self.choices.graph.latencies(rows))
         return np.array([model + correction.log_ratio(features) for correction in self.corrections])
 
     def seconds(self, chosen: np.ndarray) -> np.ndarray:
-        """Seconds float64 [N] of programs with choices int64 [N, K], infinite if illegal.
+        """Return the seconds float64 [N] of programs with choices int64 [N, K], one per column; infinite if illegal.
 
-        One standard deviation over the corrections is added to the mean of their logarithms, because a policy finds the programs
-        on which corrections are least certain.
+        A recorded program has its recorded time. For others, one standard deviation over the corrections is added to the mean of
+        their logarithms, because a policy finds the programs on which corrections are least certain.
         """
         rows = self.choices.rows(chosen)
         found, legal = np.full(len(rows), np.inf), self.choices.graph.fits(rows)
@@ -90,14 +93,14 @@ class Times:
 
 
 def fast(choices: Choices, known: Recorded) -> np.ndarray:
-    """Choices int64 [F, K] of the recorded programs that take at most WITHIN times the fastest time."""
+    """Return the choices int64 [F, K] of the recorded programs within a factor (`WITHIN`) of the fastest time."""
     rows = known.rows[known.seconds <= WITHIN * known.seconds.min()]
     vectors = [vector for row in rows if (vector := choices.vector_of(row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
 
 
 class TimedColumnLearner(ColumnLearner):
-    """A `ColumnLearner` whose programs are ranked by kernel times on a machine of Measured v1.
+    """A `ColumnLearner` that ranks programs by kernel times on a machine of Measured v1.
 
     Its settings are the machine, `measured`, and folders of corrections learned from that machine, `corrections`. Without
     corrections the analytic model ranks. Demonstrations are the fastest recorded programs, or without recordings those of the
@@ -114,7 +117,7 @@ class TimedColumnLearner(ColumnLearner):
         return recorded(self.settings["measured"], choices.graph.space).get(str(choices.graph.operator))
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """See `Times.seconds`."""
+        """Return the kernel times of a task's programs, see `Times.seconds`; without corrections, those of the model."""
         if not self._corrections:
             return super().seconds(choices, chosen)
         if choices not in self._times:
@@ -122,7 +125,7 @@ class TimedColumnLearner(ColumnLearner):
         return self._times[choices].seconds(chosen)
 
     def demonstrations(self, choices: Choices) -> np.ndarray:
-        """The fastest known programs of a task."""
+        """Return the choices of a task's fastest known programs, which may replace drawn programs."""
         if choices not in self._fast:
             known = self._recorded(choices)
             self._fast[choices] = fast(choices, known) if known else super().demonstrations(choices)

@@ -27,7 +27,7 @@ from gensor_gym.operators.types import Operator
 
 
 def operators_of(given: str | ListConfig | None) -> list[Operator]:
-    """Distinct operators of a file, or of a list, a table's name or a text. ValueError names the faulty line."""
+    """Return the distinct operators of a file, a list, a table's name or a text. ValueError names the faulty line."""
     if given is None:
         raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
     if not isinstance(given, str) or not Path(given).is_file():
@@ -47,7 +47,7 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
 
 
 def check_known(ops: Sequence[Operator], search: Search) -> None:
-    """Check that every operator has a known program unless `trials` allows a search. ValueError names those without."""
+    """Check that every operator has a stored program, unless `trials` allows a search. ValueError names those without."""
     if search.trials is None and search.backend.stored:
         missing = [op for op in ops if fastest(op, search.hardware, search.backend, search.store) is None]
     else:
@@ -58,7 +58,7 @@ def check_known(ops: Sequence[Operator], search: Search) -> None:
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    """Print a table with a row for each kernel."""
+    """Print a table of kernels, one row each: operator, time, and number of trials."""
     rows = [
         (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
         for one in results
@@ -68,7 +68,7 @@ def show(results: Sequence[Result], console: Console) -> None:
 
 @command("export")
 def main(config: DictConfig, console: Console) -> None:
-    """Find or search the programs of all operators, and write the folder of the library."""
+    """Find a kernel for every operator, searching if necessary, and write the library's folder."""
     if config.folder is None:
         raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
     folder = check_folder(config.folder)

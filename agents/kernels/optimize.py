@@ -39,7 +39,7 @@ from gensor_gym.operators.loops import Tensor
 from gensor_gym.operators.types import Operator
 
 NAME = 9
-"""Width of the column of names."""
+"""Width of the printed column of names, in characters."""
 TURNS = 9
 """Number of timings of the kernel's call, each of tens of milliseconds."""
 LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}
@@ -47,7 +47,7 @@ LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "bl
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
-    """Yield lines (name, value) that describe the result."""
+    """Yield the lines that describe a search's result, as pairs of a name and a text."""
     task, measurement = result.task, result.measurement
     op, hw = task.operator, task.hardware
     yield "operator", str(op)
@@ -71,7 +71,7 @@ def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
 
 
 def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) -> None:
-    """Print each value after its name, wrapped at words to `width` columns; None does not wrap."""
+    """Print pairs of a name and a text as lines, wrapped at words to `width` columns; None does not wrap."""
     for what, which in lines:
         for number, line in enumerate(words(which, None if width is None else width - NAME - 1)):
             console.print(f"[bold]{'' if number else what:{NAME}}[/] ", end="")
@@ -86,14 +86,17 @@ def _times(samples: Sequence[float]) -> str:
 
 
 def called(result: Result, seed: int) -> list[float]:
-    """Seconds per call of a kernel on this processor, with a fresh output at every call: one number per timing."""
+    """Time calls of a result's kernel on this processor, with a fresh output at every call.
+
+    Return the seconds per call of each of nine (`TURNS`) timings.
+    """
     drawn = operators.random_inputs(result.task.operator, np.random.default_rng(seed))
     inputs, kernel = [placed(array, ARRAY_OFFSET) for array in drawn], result.kernel
     return [seconds(lambda: kernel(*inputs)) for _ in range(TURNS)]
 
 
 def call_of(op: Computation) -> str:
-    """Python line that calls `kernel` with its inputs by name, and a comment with their shapes."""
+    """Return the line of Python that calls `kernel` with its inputs by name, and a comment with their shapes."""
     names = ", ".join(tensor.name for tensor in op.inputs)
     shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
     given = ", ".join(tensor.name for tensor in op.outputs)
@@ -105,7 +108,10 @@ def _shape(tensor: Tensor) -> str:
 
 
 def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
-    """A schedule as a table with a column for each axis and a row for each level. A note names the knobs not at their default."""
+    """Return a schedule as a table with a column for each axis and a row for each level.
+
+    A note names the knobs that do not have their default.
+    """
     slots = [slot_of(number, len(op.spatial)) for number in range(len(op.axes))]
     rows: list[list[Given]] = []
     if any(schedule.row[VTHREAD + slot] > 1 for slot in slots):
@@ -120,7 +126,7 @@ def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:
 
 
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Write the requested files; yield (kind, path) of each."""
+    """Write the files that the configuration requests; yield (kind, path) of each."""
     if config.source is not None:
         write_text(Path(config.source), result.kernel.source)
         yield "source", str(config.source)
@@ -137,7 +143,7 @@ def _check_file(path: Path) -> None:
 
 @command("optimize")
 def main(config: DictConfig, console: Console) -> None:
-    """Search, print the result, and write the requested files."""
+    """Search for a kernel, print the result, and write the requested files."""
     if config.operators is None:
         raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
     op, search = resolve_computation(config.operators), Search.of(config)

@@ -42,7 +42,10 @@ class Search:
 
     @classmethod
     def of(cls, config: DictConfig) -> Search:
-        """Read the settings of a configuration and set this process's `threads`. ValueError for an unknown or invalid value."""
+        """Read the settings of a search from a configuration, and set this process's `threads`.
+
+        ValueError for an unknown or invalid value.
+        """
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_whole(plain, 0, "seed")
         check_whole(plain, 1, "trials", null=("trials",))
@@ -57,13 +60,16 @@ class Search:
         return cls(hw, backend, strategy, hyperparameters, plain["trials"], plain["seed"], store)
 
     def tuned(self, op: Computation) -> str:
-        """Python call that loads the best stored program of an operator."""
+        """Return the Python call that loads the best stored program of an operator."""
         which = "" if self.hardware.name == "host" else f", {self.hardware.name!r}"
         where = "" if self.store == tuned_path() else f", store={str(self.store)!r}"
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """Search for the best program; with `reuse` prefer a stored program. Exits with status 1 if no program succeeded."""
+        """Search for the best program of an operator with a progress bar; with `reuse` prefer a stored program.
+
+        The process exits with status 1 if no program succeeded.
+        """
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -89,7 +95,7 @@ class Search:
                 sys.exit(1)
 
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
-        """(strategy, hyperparameters) for an operator: the default for fused operators if the strategy cannot search them."""
+        """Choose (strategy, hyperparameters) for an operator: the default ones if the strategy cannot search fused operators."""
         if searched_of(op) == FUSED and FUSED not in STRATEGIES[self.strategy].searches:
             chosen = default_for(op, self.hardware)
             note = f"{self.strategy} does not search fused operators: {chosen} does"

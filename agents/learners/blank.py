@@ -1,4 +1,4 @@
-"""Models without environments, built from the sizes of observation and action spaces, to be filled with saved weights."""
+"""Build models without environments, from the sizes of observations and actions alone, to fill them with saved weights."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 _LEAST = {"n_steps": 2, "batch_size": 2, "buffer_size": 1}
-"""Training setting that determines a buffer's size -> its smallest value."""
+"""Training setting that determines a buffer's size -> the smallest value that it may have."""
 
 
 class Blank(VecEnv):
-    """A vector of one environment that has spaces but can never be stepped."""
+    """A vector of one environment that only has spaces and can never be stepped; a model can be built for it."""
 
     discount = 1.0
 
     def __init__(self, observations: int, actions: int, space: str) -> None:
-        """Set the numbers of observed features and actions. `space` decides the actions along which a network looks ahead."""
+        """Define the spaces by the numbers of observed features and actions.
+
+        `space`, the name of a space of schedules, decides the actions along which a network looks ahead.
+        """
         self._tasks = SimpleNamespace(space=space)
         super().__init__(1, spaces.Box(-np.inf, np.inf, (observations,), np.float32), spaces.Discrete(actions))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """A list with the environment's `tasks`; with None for any other attribute."""
+        """Return a list with the environment's `tasks`; with None for any other attribute."""
         return [self._tasks if attr_name == "tasks" else None]
 
     def _none(self, *_: Any, **__: Any) -> Any:
@@ -35,5 +38,5 @@ class Blank(VecEnv):
 
 
 def settings_of_answers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's settings with the smallest buffers, for a model that only answers. The network does not change."""
+    """Return an agent's settings with the smallest buffers, for a model that is only evaluated. The network does not change."""
     return {**settings, **{name: value for name, value in _LEAST.items() if name in settings}}

@@ -26,12 +26,12 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
 MOST_STATES = 3000
-"""Maximum number of states that the search for a path may visit. A task whose path is not found by then is left out."""
+"""Maximum number of states that the search for a path may visit. A task without a path by then is left out."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples: states with the teacher's actions and returns."""
+    """Training examples for behaviour cloning: observed states with the teacher's actions and returns."""
 
     observations: np.ndarray
     """Observations of the states, float32 [E, O]."""
@@ -44,13 +44,13 @@ class Examples:
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
-    """The certified optimum; None without a certificate of the current fingerprint."""
+    """Return the certified optimum of a task; None without a certificate of the current fingerprint."""
     found = certificate_of(graph)
     return found.best if found is not None else None
 
 
 def markov(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
-    """The best program of one construction of the traverser."""
+    """Return the best program of a single run of Gensor's traverser."""
     traverser = MarkovExtended() if graph.space == "extended" else Markov(space=graph.space)
     return traverser.construct(graph, rng).schedules[0]
 
@@ -64,7 +64,7 @@ TEACHERS: Mapping[str, Callable[[ConstructionGraph, np.random.Generator], Schedu
 def examples(
     learner: Learner, tasks: TaskSet, teacher: str, ways: int, step_cost: float, rng: np.random.Generator
 ) -> Examples:
-    """Examples from `ways` shuffled paths to the teacher's program of every task.
+    """Make training examples from `ways` shuffled paths to the teacher's program of every task.
 
     ValueError if the teacher is unknown, or has no program for any task.
     """
@@ -82,9 +82,9 @@ def examples(
 
 
 def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
-    """Actions of a shortest path to a program.
+    """Return the actions of a shortest path from the unscheduled program to the program `goal`.
 
-    None if the path is longer than an episode, or not found within MOST_STATES states because of the hardware's limits.
+    None if the path is longer than an episode, or not found within 3,000 (`MOST_STATES`) states because of the hardware's limits.
     """
     try:
         way = actions_to(graph, goal, MOST_STATES)
@@ -96,7 +96,10 @@ def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
 def of_task(
     learner: Learner, graph: ConstructionGraph, way: list[int], ways: int, step_cost: float, rng: np.random.Generator
 ) -> Examples:
-    """Examples of one task from `ways` shuffled forms of the path `way`, including the `stop` at its end."""
+    """Make the training examples of one task: `ways` shuffled forms of the path `way`, including the `stop` at its end.
+
+    `step_cost` is subtracted from the return for every step.
+    """
     rows, steps, targets = [], [], []
     for _ in range(ways):
         row = graph.initial().row
@@ -121,7 +124,7 @@ def of_task(
 
 
 def segments(way: list[int]) -> list[list[list[int]]]:
-    """Cut a path at the actions that change the level. Each segment is a list of queues of actions.
+    """Cut a path at the actions that change the memory level. Each segment is a list of queues of actions.
 
     A queue has the actions of one axis or knob in their order. An action that changes the level is a segment of its own, with one
     queue.
@@ -137,7 +140,10 @@ def segments(way: list[int]) -> list[list[list[int]]]:
 
 
 def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[list[int]]]) -> list[int]:
-    """Legal next actions of the path's remaining `queues`; [STOP] at the end, or if shuffling made them all illegal."""
+    """Return the legal next actions of a path's remaining `queues` (see `segments`).
+
+    The result is [STOP] at the end, or if shuffling made them all illegal.
+    """
     while queues and not queues[0]:
         queues.pop(0)
     if not queues:
@@ -147,7 +153,10 @@ def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[li
 
 
 def imitate(model: Any, shown: Examples, epochs: int, batch_size: int, learning_rate: float, seed: int) -> list[float]:
-    """Fit actor and critic of a model with masks to examples; return the mean loss of every epoch."""
+    """Fit actor and critic of a masked model to the examples; return the mean loss of every epoch.
+
+    The loss is the cross-entropy of the actions plus half the squared error of the values.
+    """
     policy, generator = model.policy, np.random.default_rng(seed)
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     policy.set_training_mode(True)

@@ -1,4 +1,4 @@
-"""Old module names of learners' classes. Trusted files of earlier versions still contain them."""
+"""Old module names of the learners' classes, which trusted policy files of earlier versions still contain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MASKED = ("policy", "ppo", "q")
 FORMER = {f"{room}.masked_{name}": f"agents.learners.masked.{name}" for room in ("agents", "agents.learners") for name in MASKED}
 FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
 FORMER["agents.networks"] = "agents.learners.networks"
-"""Module named in a pickle -> module that now has its classes."""
+"""Module named in an old pickle -> module that now has its classes."""
 
 
 @contextmanager
 def former_names() -> Iterator[None]:
-    """Let unpickling also find classes under their old module names, within the `with` block."""
+    """Let unpickling find classes under their old module names too, within the `with` block."""
     missing = [name for name in FORMER if name not in sys.modules]
     sys.modules.update({name: import_module(FORMER[name]) for name in missing})
     try:

@@ -1,4 +1,4 @@
-"""Evaluation of a learned policy on any programs of a task: probabilities of actions, values, and the best observed programs."""
+"""Evaluate a learned policy on any programs of a task: probabilities of actions, values, and the best observed programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.graph.tables.tables import HORIZON
 
 @dataclass(frozen=True)
 class Answer:
-    """Outputs of a policy for B programs, and the programs' times by the model."""
+    """A policy's outputs for B programs (probabilities of N actions, values), and the programs' times by the model."""
 
     chances: np.ndarray
     """Log-probabilities of actions, float [B, N]; -inf for illegal actions."""
@@ -28,21 +28,21 @@ class Answer:
     seconds: np.ndarray
     """Model seconds of the programs, float [B]."""
     nearest: np.ndarray
-    """Model seconds of the fastest program that is observed from each program, float [B]. A program observes itself too."""
+    """Model seconds of the fastest program that is observed from each program, which includes itself, float [B]."""
 
 
 class Guide:
-    """A policy on one task. Evaluations of the model are charged to the graph."""
+    """Evaluates a policy on programs of one task; the model's evaluations are charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
-        """Keep the `retain` fastest programs that are observed from every program given to `ask`."""
+        """Prepare the evaluation; the `retain` fastest programs observed from each evaluated program are remembered."""
         self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
         self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
         self._rows: list[np.ndarray] = []
         self._seconds: list[np.ndarray] = []
 
     def ask(self, rows: np.ndarray, steps: int) -> Answer:
-        """Evaluate the policy on programs [B, ROW] with `steps` steps left in an episode."""
+        """Evaluate the policy on encoded programs `rows` [B, ROW], with `steps` steps left in an episode."""
         placed = Placed(self.tasks, rows, steps)
         observer = self.learner.observer(placed, self.retain, self.graph.charge)
         observed = observer.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
@@ -54,15 +54,21 @@ class Guide:
         return Answer(chances, self.learner.values(self.model, observed), placed.seconds, observer.seconds[:, 0])
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
-        """All retained programs: rows int32 [P, ROW], model seconds [P]."""
+        """Return all remembered programs: rows int32 [P, ROW], model seconds [P]."""
         return np.concatenate(self._rows), np.concatenate(self._seconds)
 
 
 class Placed:
-    """Any programs of one task, with the flat observation `flat` float32 [B, F] of environments at these programs."""
+    """Any programs of one task, with the attributes of running environments that an observer reads.
+
+    `flat` float32 [B, F] is their flat observation.
+    """
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
-        """Compute observations and masks of `rows`. `steps` is the number of steps left, one for all programs or one for each."""
+        """Compute the observations and masks of encoded programs `rows` [B, ROW].
+
+        `steps` is the number of steps left, one for all programs or one for each.
+        """
         rows, count = plain(rows), len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)
@@ -79,5 +85,5 @@ class Placed:
         self._masks[left <= 1] = np.arange(NUM_ACTIONS) == STOP
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [B, N]."""
+        """Return which actions are legal in each program, bool [B, N]."""
         return self._masks.astype(bool)

@@ -1,4 +1,4 @@
-"""Saving and loading the policies of learners. Saved tensors fill a network that is built from the card's settings.
+"""Save and load the policies of learners. Saved tensors fill a network that is built from the settings in the card.
 
 A file of stable-baselines3 is read only if it is trusted, because it contains pickles, which can run code.
 """
@@ -21,19 +21,22 @@ MOST_FEATURES = 8192
 
 
 def save_policy(path: Path, model: Any) -> None:
-    """Write the network of a learner's model. The optimiser is not kept, and the settings are in the card."""
+    """Write the network of a learner's model to a file. The optimiser is not kept, and the settings are in the card."""
     widths = int(flat_space(model).shape[0]), int(model.action_space.n)
     save_tensors(path, model.policy.state_dict(), **dict(zip(FACTS, widths, strict=True)))
 
 
 def flat_space(model: Any) -> Any:
-    """Space of a model's observations, without the mask."""
+    """Return the space of a model's observations, without the mask."""
     observed = model.observation_space
     return observed["observation"] if isinstance(observed, spaces.Dict) else observed
 
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
-    """(learner, model) of a folder's policy. ValueError names a mismatch. `trust` permits files of stable-baselines3."""
+    """Load a folder's policy as (learner, model). ValueError names a mismatch.
+
+    `trust` permits files of stable-baselines3, which can run code.
+    """
     learner = get_learner(described(folder, card)[0])
     if not (folder / POLICY).exists():
         check_trust(folder, trust)

@@ -1,4 +1,4 @@
-"""Networks of policies: a loop nest as a set of axes, and scores of actions by their successor programs.
+"""Networks of policies that treat a loop nest as a set of axes, or score actions by the programs that they lead to.
 
 The flat network of `ppo`, `a2c` and `dqn` is that of their library, with the layers `net_arch` of a file in `conf/agent/`. Set
 networks are those of Zaheer et al. (2017, Deep Sets): one perceptron for all axes, pooled by mean and maximum. An axis's features
@@ -15,7 +15,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Number of features of an axis in the group `operator` besides the extent.
+"""Number of features of an axis in the group `operator` besides its extent.
 
 For each of 3 tensors they say whether a step along the axis changes the element, and whether to the next element in memory.
 """
@@ -25,7 +25,7 @@ HIDEABLE: dict[str, slice] = {
     "kind": slice(OFFSETS["operator"] + MAX_AXES, OFFSETS["operator"] + GROUPS["operator"]),
     "hardware": slice(OFFSETS["hardware"], OFFSETS["hardware"] + GROUPS["hardware"]),
 }
-"""Groups of features in the flat observation that can be hidden from a network.
+"""Groups of features in the flat observation that can be hidden from a network, by name.
 
 `kind` is the group `operator` without the extents, which identifies the operator class. `hardware` are the machine's constants.
 Both are constant in an episode, and out of distribution for new operator classes and machines.
@@ -33,7 +33,7 @@ Both are constant in an episode, and out of distribution for new operator classe
 
 
 def axis_places() -> list[list[int]]:
-    """Indices [A, P] in the flat observation of every axis slot's features."""
+    """Return the indices in the flat observation of every axis slot's features, [slots][features of an axis]."""
     tiles, operator = OFFSETS["tiles"], OFFSETS["operator"]
     return [
         [
@@ -46,7 +46,10 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """Mask [F] over the flat observation: 0 for the groups `hidden`, 1 elsewhere. ValueError for groups not in HIDEABLE."""
+    """Return a mask [F] over the flat observation: 0 for the groups `hidden`, 1 elsewhere.
+
+    ValueError for groups that cannot be hidden (`HIDEABLE`).
+    """
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -56,7 +59,7 @@ def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
 
 
 def perceptron(sizes: list[int]) -> nn.Sequential:
-    """Linear layers, each followed by a hyperbolic tangent. `sizes` are input, hidden and output widths."""
+    """Build linear layers, each followed by a hyperbolic tangent; `sizes` are the input, hidden and output widths."""
     layers: list[nn.Module] = []
     for before, after in zip(sizes, sizes[1:], strict=False):
         layers += [nn.Linear(before, after), nn.Tanh()]
@@ -64,21 +67,24 @@ def perceptron(sizes: list[int]) -> nn.Sequential:
 
 
 class Flat(nn.Module):
-    """Perceptron from the flat observation to the context of a state. It has no embeddings of axes."""
+    """Perceptron from the flat observation to the context of a state (a vector that describes it), without embeddings of axes."""
 
     def __init__(self, width: int) -> None:
-        """Make two layers of `width`, which is also the context's width."""
+        """Make two layers of `width`, which is also the width of the context."""
         super().__init__()
         self.width = width
         self.body = perceptron([NUM_FEATURES, width, width])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(context [B, W] of observations [B, F], None in place of embeddings of axes)."""
+        """Return (context [B, W] of observations [B, F], None in place of embeddings of axes)."""
         return self.body(flat), None
 
 
 class AxisSet(nn.Module):
-    """Context of a state and embeddings of its axes, equivariant to permuting spatial slots and to permuting reduce slots."""
+    """Network for the context of a state and one embedding per axis.
+
+    It is equivariant to permuting spatial slots and to permuting reduce slots.
+    """
 
     places: torch.Tensor
     rest: torch.Tensor
@@ -100,7 +106,7 @@ class AxisSet(nn.Module):
         self.mixed = perceptron([2 * width, width])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(context [B, W], embeddings of axes [B, A, W]) of observations [B, F]."""
+        """Return (context [B, W], embeddings of axes [B, axes, W]) of observations [B, F]."""
         count = len(flat)
         of_axes, rest = flat[:, self.places], flat[:, self.rest]
         present = of_axes[:, :, self.extent : self.extent + 1] > 0  # an extent above 1
@@ -112,7 +118,10 @@ class AxisSet(nn.Module):
 
 
 class ByAction(nn.Module):
-    """Logits [B, N] of actions from the context, or for primitives along an axis from the axis's embedding if it has one."""
+    """Head that computes the logits [B, N] of all actions from the context.
+
+    The logits of primitives along an axis come from the axis's embedding instead, if axes have embeddings.
+    """
 
     actions: torch.Tensor
 
@@ -125,7 +134,7 @@ class ByAction(nn.Module):
         self.register_buffer("actions", torch.tensor(along), persistent=False)
 
     def forward(self, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits [B, N] of all actions from contexts [B, W] and embeddings of axes, [B, A, W] or None."""
+        """Return the logits [B, N] of all actions from contexts [B, W] and embeddings of axes, [B, axes, W] or None."""
         logits = self.others(context)
         if self.along is None or embedded is None:
             return logits
@@ -133,7 +142,7 @@ class ByAction(nn.Module):
 
 
 class BySuccessor(nn.Module):
-    """Logits [B, N] by one small perceptron, applied to the features of every legal action's successor program.
+    """Head that scores every legal action by one small perceptron, applied to the features of the program that it leads to.
 
     Its further inputs are the state's context, a learned vector per primitive, and the embedding of the action's axis. Without
     embeddings of axes, every action has a learned vector of its own. Illegal actions have the logit 0.
@@ -144,7 +153,10 @@ class BySuccessor(nn.Module):
     kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """Make the layers for successors of `actions` with `features` features. `axes` says whether axes have embeddings."""
+        """Make the layers. `actions` are the actions that are scored, each by `features` features of its successor program.
+
+        `axes` says whether axes have embeddings.
+        """
         super().__init__()
         self.features = features
         slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]
@@ -160,7 +172,7 @@ class BySuccessor(nn.Module):
         nn.init.normal_(self.kind.weight, std=0.1)
 
     def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits [B, N] from successors' features [B, A, F], whose first feature is 1 if the action is legal."""
+        """Return the logits [B, N] from successors' features [B, actions, F], whose first feature is 1 if the action is legal."""
         state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
         # index_select, because the gradient of plain indexing is far slower on a CPU
         hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
@@ -172,7 +184,7 @@ class BySuccessor(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """The `mlp_extractor` of MaskablePPO: logits of all actions from one network, the critic's features from another.
+    """Actor and critic in one network, as the `mlp_extractor` of MaskablePPO: it outputs action logits and the critic's features.
 
     The critic is flat and thus cheap. Only training and the leaves of a tree search use it.
     """
@@ -180,7 +192,10 @@ class ActorCritic(nn.Module):
     shown: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
-        """Make the networks. The observation has `features` per successor of `actions`; `hidden` names groups of HIDEABLE."""
+        """Make the networks. The observation has `features` values per successor of `actions`.
+
+        `hidden` names groups of features (keys of `HIDEABLE`) that the networks do not see.
+        """
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features
@@ -193,11 +208,11 @@ class ActorCritic(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = NUM_ACTIONS, width
 
     def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(logits [B, N] of all actions, the critic's features [B, W])."""
+        """Return (logits [B, N] of all actions, the critic's features [B, W])."""
         return self.forward_actor(observation), self.forward_critic(observation)
 
     def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
-        """Logits [B, N] of all actions."""
+        """Return the logits [B, N] of all actions."""
         context, embedded = self.state(self._flat(observation))
         if self.scores is None:
             assert self.logits is not None
@@ -205,14 +220,14 @@ class ActorCritic(nn.Module):
         return self.scores(self._successors(observation), context, embedded)
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
-        """The critic's features [B, W], from the state and from the legality and gain of every successor."""
+        """Return the critic's features [B, W], from the state and from the legality and gain of every successor."""
         context = self.critic(self._flat(observation))[0]
         if self.ahead is None:
             return context
         return self.ahead(torch.cat([context, self._successors(observation)[:, :, :2].flatten(1)], 1))
 
     def last_layers(self) -> list[nn.Linear]:
-        """The linear layers whose outputs are logits."""
+        """Return the linear layers whose outputs are logits."""
         layers = [self.scores.last[-1]] if self.scores is not None else [self.logits.others, self.logits.along]  # type: ignore[union-attr]
         return [layer for layer in layers if isinstance(layer, nn.Linear)]
 

@@ -1,4 +1,4 @@
-"""The training environment of a policy: its observer's observations, and returns that are comparable between tasks."""
+"""Training environment of a policy, with its observer's observations and returns that are comparable between tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ if TYPE_CHECKING:
 
 
 class ObservedVecEnv(VecEnvWrapper):
-    """Vector environment with an `Observer`'s observations. The last reward is reduced by the constant log(T_cap / T_model(s0)).
+    """Vector environment for training: an `Observer` makes the observations, and returns are comparable between tasks.
 
-    With discount 1 a return is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task
-    does not change the best policy, and the critic need not learn it.
+    The environment's last reward is R = max(0, log(T_cap / T)) of the program's time T (`gensor_gym.env.reward`). The constant
+    log(T_cap / T(s0)) of the task, with the model's time T(s0) of the unscheduled program, is subtracted from it. With discount 1
+    a return is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task does not change
+    the best policy, and the critic need not learn it.
 
-    On the analytic backend with shaping, the reduced last reward is always 0. It is also 0 for programs slower than T_cap, whose
-    R the environment clips at 0; there the environment's own reward would ignore progress.
+    On the analytic backend with shaping, the last reward is always 0, because earlier rewards have paid the whole speed-up. That
+    includes programs slower than T_cap, for which R is 0 and would ignore progress.
     """
 
     venv: ConstructVecEnv
 
     def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
-        """Wrap `venv`, which has the flat observation. With `measured`, last rewards are measured on any backend."""
+        """Wrap `venv`, which must have the flat observation.
+
+        With `measured`, last rewards are treated as measured ones on every backend, so that shaping has not paid them.
+        """
         envs: Any = venv.envs  # the observer reads the environments' tasks
         self.observer = observer(envs)
         super().__init__(venv, observation_space=self.observer.space)
@@ -48,7 +53,7 @@ class ObservedVecEnv(VecEnvWrapper):
 
     @property
     def tasks(self) -> TaskSet:
-        """The tasks that episodes are drawn from."""
+        """The tasks from which episodes are drawn."""
         tasks: Any = self.venv.envs.tasks
         return tasks  # type: ignore[no-any-return]
 
@@ -58,7 +63,7 @@ class ObservedVecEnv(VecEnvWrapper):
         return self.observer.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step like the wrapped environments, with the observer's observations and the reduced last rewards."""
+        """Step the environments; return the observer's observations and the rewards, last rewards without the task's constant."""
         played = self.venv.envs.task_indices.copy()
         stepped: Any = self.venv.step_wait()
         flat, rewards, ended, infos = stepped

@@ -1,4 +1,4 @@
-"""Observation of the programs that a policy may build next, and the best observed program.
+"""Observers, which turn the environment's observation into a policy's and remember the fastest observed programs.
 
 `Observer` passes on the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
 Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, as for the traverser.
@@ -39,69 +39,78 @@ the axis has left; log10 of the latency over the roofline floor.
 
 
 class Programs(Protocol):
-    """Interface of the observed programs: programs of environments, or any programs (`agents.learners.guide.Placed`)."""
+    """Interface of the observed programs: those of running environments, or any programs (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Index of each program's task, int64 [B]."""
+        """Index of the task that each program belongs to, int64 [B]."""
 
     @property
     def rows(self) -> np.ndarray:
-        """Rows of the programs, int32 [B, ROW]."""
+        """The programs, encoded as rows int32 [B, ROW]."""
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [B, N]."""
+        """Return which actions are legal in each program, bool [B, N]."""
 
 
 Charge = Callable[[int, np.ndarray], None]
-"""Type of `ConstructionGraph.charge`: (number of evaluations, improvements float64 [K, 2] of (evaluations so far, seconds))."""
+"""Type of `ConstructionGraph.charge`, a function of the number of evaluations and the improvements among them.
+
+The improvements are float64 [K, 2] of (evaluations so far, seconds).
+"""
 
 
 class Observer:
-    """Pass on the flat observation of `envs` and remember the `retain` fastest programs of every episode."""
+    """Observer that passes on the flat observation of `envs` and remembers the `retain` fastest programs of every episode."""
 
     extra = 0
-    """Number of values in addition to the flat observation."""
+    """Number of values that the observer adds to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Begin without programs. `charge` is called with the number of evaluations and the best so far, [[count, seconds]]."""
+        """Prepare the memory of fastest programs.
+
+        `charge` is called with the number of model evaluations and the best time so far, [[count, seconds]].
+        """
         self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observation space of one environment."""
+        """Observation space of a single environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
 
     @staticmethod
     def features(space: str) -> int:
-        """Number of values that a policy observes in the space of schedules `space`."""
+        """Return the number of values that a policy observes in the space of schedules `space`."""
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] of flat observations [B, F]. Programs of running episodes (not `over`) are remembered."""
+        """Return the observations float32 [B, O] of flat observations [B, F].
+
+        The current programs of episodes that are not `over` are evaluated and remembered.
+        """
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge `count` model evaluations. The best program so far counts as found by the last of them."""
+        """Charge `count` model evaluations to the graph. The best program so far counts as found by the last of them."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows int32 [P, ROW], model seconds [P]) of the fastest observed programs of all episodes."""
+        """Return the fastest observed programs of all episodes: (rows int32 [P, ROW], model seconds [P])."""
         found = np.isfinite(self.seconds)
         return self.rows[found], self.seconds[found]
 
 
 class LookaheadObserver(Observer):
-    """Observe the flat observation, then NUM_LOOKAHEAD_FEATURES values for every action of `lookahead_actions(space)`."""
+    """Observer that adds features of the program after every action (`lookahead_actions`) to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         super().__init__(envs, retain, charge)
@@ -110,11 +119,14 @@ class LookaheadObserver(Observer):
 
     @staticmethod
     def features(space: str) -> int:
-        """Number of values that a policy observes: the flat observation, and the features of every action."""
+        """Return the number of values that a policy observes: the flat observation, and the features of every action."""
         return NUM_FEATURES + len(lookahead_actions(space)) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] with the features of successors. Successors are remembered like current programs."""
+        """Return observations float32 [B, O] that include the features of successors.
+
+        Successors are evaluated and remembered like current programs.
+        """
         out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
         out[:, :NUM_FEATURES] = flat
         tasks = self.envs.tasks
@@ -127,7 +139,7 @@ class LookaheadObserver(Observer):
 
 
 def lookahead_actions(space: str) -> np.ndarray:
-    """Actions int64 [A] that can be legal in a space. Virtual threads along reduce axes never are."""
+    """Return the actions int64 [A] that can be legal in a space. Virtual threads along reduce axes never are."""
     inert = {"set_vthread", "inverse_vthread"}
     return np.array(
         [
@@ -140,7 +152,7 @@ def lookahead_actions(space: str) -> np.ndarray:
 
 @compiled
 def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds):  # noqa: ANN001, ANN201
-    """Evaluate the programs [B, ROW] of running episodes and keep the best of each; return the number of evaluations."""
+    """Evaluate the current programs [B, ROW] of running episodes and keep the best of each; return the number of evaluations."""
     terms, tiles, evaluations = np.empty(NUM_TERMS), np.empty(ROW, dtype=np.int32), 0
     for b in range(rows.shape[0]):
         if not over[b]:
@@ -152,7 +164,10 @@ def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds
 
 @compiled
 def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
-    """Fill the successors' features in the observations `out` [B, O]; return the number of model evaluations."""
+    """Evaluate the successors of B programs and write their features to the observations `out` [B, O].
+
+    Returns the number of model evaluations.
+    """
     result, flat = np.empty(ROW, dtype=np.int32), np.zeros(_RESOURCES + 6, dtype=np.float32)
     here, there, evaluations = np.empty(NUM_TERMS), np.empty(NUM_TERMS), 0
     tiles = np.empty(ROW, dtype=np.int32)
@@ -183,7 +198,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
 
 @compiled
 def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa: ANN001, ANN201
-    """Fill a successor's features except sizes: its model terms relative to the current program's, and its resources."""
+    """Compute a successor's features except sizes: its model terms relative to the current program's, and its resources."""
     out[_LEGAL] = 1.0
     out[_GAIN] = max(-LIMIT, min(LIMIT, math.log(now / after)))
     least = 1e-3 * floats[FLOOR]
@@ -197,9 +212,9 @@ def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa:
 
 @compiled
 def fill_size(out, row, result, action, ints):  # noqa: ANN001, ANN201
-    """Fill a successor's features of size: log2 growth of the changed tile or virtual threads, and log2 of what remains.
+    """Compute a successor's two features of size: log2 of the growth of the changed size, and log2 of how far it can still grow.
 
-    The second is the extent, or for virtual threads the register tile, divided by the new size.
+    The changed size is a tile, which can grow to the extent, or a number of virtual threads, which can grow to the register tile.
     """
     if action < TILE_UP or action == CACHE or action == UNCACHE or action >= KNOB_UP:
         return

@@ -20,16 +20,19 @@ from agents.learners.observer import Observer
 
 @dataclass(frozen=True)
 class Learner:
-    """A method of training a policy."""
+    """A method of training a policy, as functions to make, load and evaluate its models."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
-    """(settings, `VecEnv`, seed or None) -> an untrained model, which has `policy`, `learn` and `num_timesteps`."""
+    """Make an untrained model from (settings, `VecEnv`, seed or None). It has `policy`, `learn` and `num_timesteps`."""
     load: Callable[[Path], Any]
-    """(file of stable-baselines3) -> its model. Code in the file can run: see `agents.learners.loading`."""
+    """Load the model in a file of stable-baselines3. Code in the file can run: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
-    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities [B, N] up to a constant, -inf for illegal actions."""
+    """Return log-probabilities [B, N] from (model, observations [B, O], masks bool [B, N]).
+
+    They are known up to a constant, and -inf for illegal actions.
+    """
     values: Callable[[Any, np.ndarray], np.ndarray]
-    """(model, observations [B, O]) -> expected return from each state, float [B]."""
+    """Return the expected return from each state, float [B], from (model, observations [B, O])."""
     observer: type[Observer] = Observer
     """Class of the observer that makes the policy's observations."""
 
@@ -42,7 +45,7 @@ LEARNERS: dict[str, str] = {
     "ppo_axes": "agents.learners.masked.ppo:PPO_AXES",
     "ppo_successors": "agents.learners.masked.ppo:PPO_SUCCESSORS",
 }
-"""Name -> "module:attribute" of a `Learner`. The command line knows a name if conf/agent/ has a file of that name."""
+"""Name -> "module:attribute" of a `Learner`. Commands know a name if conf/agent/ has a file of that name."""
 
 
 def get_learner(name: str) -> Learner:

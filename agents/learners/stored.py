@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     import torch
 
 POLICY, ZIP = "policy.safetensors", "policy.zip"
-"""Names of a policy's file: our own format, and that of stable-baselines3 (from other projects and earlier versions)."""
+"""File names of a policy: in our own format, and in that of stable-baselines3 (other projects and earlier versions)."""
 MOST_BYTES = 256 << 20
 """Maximum size of a policy's file. The shipped files have less than one megabyte."""
 MOST_WIDTH = 2048
-"""Largest width of a layer."""
+"""Largest width of a network's layer that is loaded."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
-"""Entries of the file's header: sizes of the observation space and the action space of a policy that walks on the graph."""
+"""Entries of the header of a policy's file: numbers of observed features and of actions of a policy that walks on the graph."""
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:
-    """Write named tensors to a safetensors file, with the named whole numbers `facts` in its header."""
+    """Write named tensors to a safetensors file, with the whole numbers `facts` as metadata."""
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -34,7 +34,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tenso
 
 
 def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
-    """(tensors by name, whole numbers of FACTS) of a safetensors file.
+    """Read a safetensors file; return (tensors by name, the whole numbers `FACTS` from its metadata).
 
     ValueError if the file is too large or damaged, or contains numbers that are not finite.
     """
@@ -55,7 +55,7 @@ def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor],
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Load the tensors of a file into a network. ValueError if names, shapes or types differ from the network's."""
+    """Copy a file's tensors into a network. ValueError if names, shapes or types differ from the network's."""
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     found = {name: _kind(tensor) for name, tensor in tensors.items()}
     for name in [*wanted, *found]:
@@ -68,13 +68,16 @@ def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: st
 
 
 def check_width(folder: str | os.PathLike[str], name: str, value: object) -> None:
-    """Check that the width `value` of a card's network is a whole number from 1 to MOST_WIDTH. ValueError if not."""
+    """Check that a card's network width `value` is a whole number from 1 to 2,048 (`MOST_WIDTH`). ValueError if not."""
     if type(value) is not int or not 1 <= value <= MOST_WIDTH:
         raise ValueError(f"the card in {folder} has agent.{name} {value!r}; expected widths from 1 to {MOST_WIDTH}")
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """(agent, its settings, space) of a policy's card. ValueError for an invalid card, and for networks that are too large."""
+    """Return (agent, its settings, space) of a policy's card.
+
+    ValueError for an invalid card, and for networks that are too large.
+    """
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None
@@ -91,7 +94,10 @@ def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def check_trust(folder: Path, trust: bool) -> None:
-    """Check that a folder's stable-baselines3 file exists and is trusted, and warn. ValueError if it is not trusted."""
+    """Check that a folder's stable-baselines3 file exists and is trusted, and warn that its code is run.
+
+    FileNotFoundError if it is missing, ValueError if it is not trusted.
+    """
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if trust is not True:

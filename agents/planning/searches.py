@@ -1,4 +1,4 @@
-"""Searches of a network's plan by the models: random, greedy, beam, annealing, and Gensor's traverser.
+"""Searches of a network's plan by the models: random, greedy, beam, annealing, evolution, and Gensor's traverser.
 
 All take decisions in the graph of `gensor_gym/Fuse-v0` and are charged for each state that they reach, up to a budget.
 """
@@ -6,7 +6,9 @@ All take decisions in the graph of `gensor_gym/Fuse-v0` and are charged for each
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,11 +25,17 @@ class Walker:
     budget: int
     """Number of decisions that may be taken."""
     taken: int = 0
+    begun: float = field(init=False)
+    spent: float = 0.0
+    """Processor seconds of the whole search, in `walked`."""
     best: State = field(init=False)
+    improved: list[tuple[int, float, float]] = field(init=False)
+    """(decisions taken, processor seconds of the search, seconds of the cheapest plan) at each improvement."""
 
     def __post_init__(self) -> None:
-        """Begin at a kernel a node, whose price is free."""
+        """Begin with one kernel for each node, which costs no decision."""
         self.best = self.graph.first
+        self.improved, self.begun = [(0, 0.0, self.best.seconds)], time.process_time()
 
     def after(self, state: State, action: int) -> State:
         """The state after a decision; `Spent` if the budget has none left."""
@@ -37,7 +45,12 @@ class Walker:
         found = self.graph.after(state, action)
         if found.seconds < self.best.seconds:
             self.best = found
+            self.improved.append((self.taken, time.process_time() - self.begun, found.seconds))
         return found
+
+    def least(self, taken: float = math.inf, within: float = math.inf) -> float:
+        """Seconds of the cheapest plan after the first `taken` decisions, and `within` processor seconds of the search."""
+        return next(seconds for count, spent, seconds in reversed(self.improved) if count <= taken and spent <= within)
 
 
 class Spent(Exception):
@@ -47,18 +60,22 @@ class Spent(Exception):
 Search = Callable[[Walker, np.random.Generator], None]
 
 
+def walked(search: Search, graph: PlanGraph, budget: int, seed: int) -> Walker:
+    """The walker after a search that takes at most `budget` decisions."""
+    walker = Walker(graph, budget)
+    with suppress(Spent):
+        search(walker, np.random.default_rng(seed))
+    walker.spent = time.process_time() - walker.begun
+    return walker
+
+
 def searched(search: Search, graph: PlanGraph, budget: int, seed: int) -> State:
     """The cheapest state that a search reaches with a budget of decisions."""
-    walker = Walker(graph, budget)
-    try:
-        search(walker, np.random.default_rng(seed))
-    except Spent:
-        return walker.best
-    return walker.best
+    return walked(search, graph, budget, seed).best
 
 
 def ways(state: State) -> list[int]:
-    """Legal actions but `stop`; none at the end."""
+    """Legal actions except `stop`."""
     return [action for action, legal in enumerate(state.mask) if legal and action]
 
 
@@ -80,7 +97,7 @@ def greedy(walker: Walker, rng: np.random.Generator) -> None:
 
 
 def beam(walker: Walker, rng: np.random.Generator, width: int = 16) -> None:
-    """The `width` cheapest plans of as many decisions, decision by decision."""
+    """Keep the `width` cheapest plans after each decision."""
     states = [walker.graph.first]
     while states:
         reached = [walker.after(state, action) for state in states for action in ways(state)]
@@ -102,7 +119,7 @@ def traverser(walker: Walker, rng: np.random.Generator, hot: float = 1.0, cold: 
 
 
 def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold: float = 1e-4) -> None:
-    """From the greedy plan, another decision at one link a step; later decisions are kept where they are legal.
+    """Start at the greedy plan; each step changes the decision at one link, and keeps later decisions where they are legal.
 
     A worse plan is taken with probability exp(-loss / temperature), with the loss in logarithms of seconds.
     """
@@ -117,14 +134,48 @@ def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold:
             now, kept = found, changed
 
 
+def evolution(walker: Walker, rng: np.random.Generator, population: int = 6, children: int = 4, mutation: float = 0.85) -> None:
+    """Ansor's evolution (Zheng et al., OSDI 2020, section 5.1) over plans; a gene is the decision at a link.
+
+    Parents are drawn with probabilities proportional to speed. A child is a parent with another decision at one link, with
+    probability `mutation` (TVM v0.8), else each of its links is decided as in one of two parents. The best `population` survive.
+    """
+    plans = [_evolved(walker, {}, rng) for _ in range(population)]
+    while True:
+        speeds = np.array([1.0 / state.seconds for state, _ in plans])
+        born = []
+        for _ in range(children):
+            one, other = (plans[place][1] for place in rng.choice(len(plans), size=2, p=speeds / speeds.sum()))
+            if rng.random() < mutation:
+                link = int(rng.choice(list(one)))
+                born.append(_evolved(walker, {**one, link: -1}, rng, (link, one[link])))
+            else:
+                genes = {link: (one if rng.random() < 0.5 else other).get(link, -1) for link in dict.fromkeys((*one, *other))}
+                born.append(_evolved(walker, genes, rng))
+        plans = sorted([*plans, *born], key=lambda plan: plan[0].seconds)[:population]
+
+
+def _evolved(
+    walker: Walker, genes: dict[int, int], rng: np.random.Generator, but: tuple[int, int] = (-1, -1)
+) -> tuple[State, dict[int, int]]:
+    """(last state by these genes, the genes). Decisions at other links are drawn, but never `but`, a (link, decision)."""
+
+    def choose(state: State, found: list[int]) -> int:
+        others = [action for action in found if (state.link, action) != but]
+        return others[rng.integers(len(others))]
+
+    return _replayed(walker, genes, choose), genes
+
+
 SEARCHES: Mapping[str, Search] = {
-    "random": random_plans, "greedy": greedy, "beam": beam, "annealing": annealing, "traverser": traverser,
+    "random": random_plans, "greedy": greedy, "beam": beam, "annealing": annealing, "evolution": evolution,
+    "traverser": traverser,
 }  # fmt: skip
 """Name -> search."""
 
 
 def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
-    """The last state of an episode; Spent if the first state offers no decision: such episodes would never end a search."""
+    """The last state of an episode. Spent if the first state offers no decision, because a search would repeat it for ever."""
     state = walker.graph.first
     if not ways(state):
         raise Spent
@@ -134,7 +185,10 @@ def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
 
 
 def _replayed(walker: Walker, decided: dict[int, int], choose: Callable[[State, list[int]], int]) -> State:
-    """The end of an episode of the decisions by link; another is chosen where none is known or legal, `apart` where it is not."""
+    """The last state of an episode of `decided`, link -> decision, which is filled with the decisions taken.
+
+    `choose` decides at links that have none, or -1; an illegal decision becomes `apart`.
+    """
 
     def follow(state: State, found: list[int]) -> int:
         known = decided.get(state.link)
@@ -153,7 +207,6 @@ def _drawn(state: State, found: list[int], temperature: float, rng: np.random.Ge
 
 
 def _log_benefit(state: State, action: int) -> float:
-    """Logarithm of the seconds of the pieces that a decision replaces over those of its piece."""
     change = state.changes[action]
     if change is None:
         return 0.0

@@ -1,1 +1,1 @@
-"""Strategies with learned policies that walk on the construction graph: checkpoints, episodes, beam search, tree search."""
+"""Strategies whose learned policies walk on the construction graph: checkpoints, episodes, beam search, tree search."""

@@ -1,4 +1,4 @@
-"""The card of a policy: a file next to the policy that names its training tasks. It is checked before the policy is used.
+"""Read and check the card of a policy, a JSON file next to the policy that names its training tasks.
 
 `agents/training/train.py` writes it.
 """
@@ -22,8 +22,8 @@ HOLDS = f"with {POLICY} and {CARD} in it"
 def checked_card(folder: Path) -> dict[str, Any]:
     """Read the card of a checkpoint folder and check that its policy can be used here.
 
-    FileNotFoundError if the policy is missing, ValueError if the card is incomplete or has another layout. A warning if the
-    training tasks have changed because rules or model are different now (`agents.policies.training_tasks`).
+    FileNotFoundError if the policy is missing, ValueError if the card is incomplete or has another layout. A warning is issued if
+    the training tasks have changed because rules or model are different now (`agents.policies.training_tasks`).
     """
     path = folder / POLICY
     if folder.is_file():

@@ -27,14 +27,14 @@ UNSEEN = ("masked_softmax",)
 _DRAWN: Mapping[str, tuple[int, tuple[str, ...], int]] = MappingProxyType({
     "fused/train": (0, SEEN, 6), "fused/validation": (1, SEEN, 2), "fused/test": (2, SEEN, 1), "fused/unseen": (3, UNSEEN, 4),
 })  # fmt: skip
-"""Part -> (seed, factories, number of shapes per factory)."""
+"""Part -> (seed of its shapes, names of the operators' factories, number of shapes per factory)."""
 _LARGEST = 1 << 23
-"""Maximum product of all extents of an operator."""
+"""Largest product of all extents of a drawn fused operator."""
 DIGITS = 16
 
 
 def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
-    """Fused operators of parts (`fused/train`), calls (`softmax(m=64, n=96)`) or texts of graphs.
+    """Return the fused operators that parts (`fused/train`), calls (`softmax(m=64, n=96)`) or texts of graphs name.
 
     ValueError names an invalid entry.
     """
@@ -46,7 +46,7 @@ def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
 
 @cache
 def part(name: str) -> tuple[Dataflow, ...]:
-    """The operators of a part. ValueError for an unknown part lists the known parts."""
+    """Return the fused operators of a part such as `fused/train`. ValueError for an unknown part lists the known parts."""
     if name not in _DRAWN:
         raise ValueError(f"part {name!r}: expected one of {', '.join(_DRAWN)}{near(name, _DRAWN)}")
     seed, factories, count = _DRAWN[name]
@@ -55,13 +55,13 @@ def part(name: str) -> tuple[Dataflow, ...]:
 
 
 def parts_of(given: str | Sequence[str]) -> list[str]:
-    """Parts that contain some of the operators, without the prefix `fused/`; ["train"] if no part does."""
+    """Return the parts that contain some of the given operators, without the prefix `fused/`; ["train"] if no part does."""
     chosen = set(fused_operators(given))
     return sorted(name.partition("/")[2] for name in _DRAWN if chosen.intersection(part(name))) or ["train"]
 
 
 def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> dict[str, str]:
-    """Operator's text -> fingerprint of its task, a hash that changes with space, rules or model.
+    """Return the fingerprint of each operator's task by the operator's text, a hash that changes with space, rules or model.
 
     The hash covers the set of legal schedules exactly and their seconds to six digits.
     """
@@ -69,7 +69,7 @@ def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> di
 
 
 def is_fused(space: str) -> bool:
-    """Whether `space` is the name of a space of fused operators."""
+    """Return whether `space` is the name of a space of fused operators."""
     return space in SPACES
 
 
@@ -90,7 +90,7 @@ def _fused(text: str) -> Dataflow:
 
 
 def _drawn(factory: str, rng: np.random.Generator) -> Dataflow:
-    """Draw extents log-uniformly; half of the last extents are rounded to a multiple of 16."""
+    """Make a fused operator with log-uniformly drawn extents; half of the last extents are rounded to a multiple of 16."""
     names = [one.name for one in inspect.signature(FACTORIES[factory]).parameters.values() if one.annotation == "int"]
     while True:
         extents = {name: int(2 ** rng.uniform(*((1, 6) if name == "h" else (4, 12)))) for name in names}

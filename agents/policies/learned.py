@@ -1,4 +1,4 @@
-"""Base classes of strategies with a learned policy: its checkpoint, loading, and training cost."""
+"""Base classes of strategies that propose programs by a learned policy: its checkpoint, loading, and training cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES = ROOT / "agents" / "data" / "policies"
 
 @dataclass(frozen=True)
 class Learned(Constructing):
-    """A search with a policy. The model ranks the programs that the policy visited, and the best are measured.
+    """Base of strategies with a learned policy: the model ranks the programs that it visited, and the best are measured.
 
     The checkpoint is a folder with `policy.safetensors` and `card.json`. The default is the policy shipped for the hardware's
     kind, which was trained on the train split with the analytic backend only.
@@ -40,36 +40,39 @@ class Learned(Constructing):
     checkpoint: str = ""
     """Folder of the policy; if empty, the shipped agents/data/policies/<agent>_<kind of hardware>."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     agent: ClassVar[str] = "ppo"
     """Name of the agent that trained the default policy."""
 
     near: float | None = None
-    """If set, measurements correct the model's predictions, as in `markov_ext` with this `near` (`agents.core.feedback`).
+    """If set, measurements correct the model's predictions, as `near` does in `markov_ext` (`agents.core.feedback`).
 
     If None, programs are measured in the order of the model.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose and measure until the budget is spent or no new program is proposed."""
+        """Propose and measure programs again and again, until the budget is spent or no new program is proposed."""
         if self.near is None:
             measure_rankings(self.construct, session, rng, self.per_register_tile)
         else:
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
     def folder(self, graph: ConstructionGraph) -> Path:
-        """Folder of the checkpoint: `checkpoint`, or the shipped folder for the hardware's kind if that is empty."""
+        """Return the folder of the policy: `checkpoint` or, if that is empty, the shipped one for the hardware's kind."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
-        """Training cost of the policy in seconds, from its card."""
+        """Return the training cost of the policy in seconds, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
 
 
 class Episodic(Constructing):
-    """Mixin for a strategy of `episodes` sampled at a `temperature`. Its first constructions have few episodes."""
+    """Mixin for a strategy that samples `episodes` episodes of a policy at a `temperature`.
+
+    Its first rankings come from few episodes.
+    """
 
     episodes: int
     temperature: float
@@ -79,7 +82,7 @@ class Episodic(Constructing):
             raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Yield constructions of 1, 2, 4, .. and finally `episodes` episodes each; with `once` of `episodes` from the start."""
+        """Yield rankings from 1, 2, 4, .. and finally `episodes` episodes each; with `once`, from `episodes` from the start."""
         growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for episodes in chain(growing, repeat(self.episodes)):
             yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
@@ -87,19 +90,19 @@ class Episodic(Constructing):
 
 @dataclass(frozen=True)
 class LearnedWalk(Learned):
-    """A search with a policy that walks on the construction graph step by step and remembers the visited programs."""
+    """Base of searches with a policy that walks on the construction graph step by step and remembers the visited programs."""
 
     retain: int = 4
-    """Number of fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""
+    """Number of the fastest programs that are kept from each episode, or from the neighbourhood of each evaluated program."""
     descents: int = 0
     """Number of best programs, with different register tiles, from which descents by the model start, as in `Markov`."""
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
-        """(learner, model) of the policy for a task."""
+        """Load the policy for a task as (learner, stable-baselines3 model)."""
         return load_policy(str(self.folder(graph)), self.trust)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct the programs that the policy observed, ranked by the model; nothing is measured."""
+        """Run the policy and rank the programs that it observed by the model; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         rows, seconds, visited = self.explore(graph, rng)
         schedules, latencies = ranked(*descended(graph, rows, seconds, self.descents), graph)
@@ -107,12 +110,12 @@ class LearnedWalk(Learned):
 
     @abstractmethod
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(observed programs int32 [P, ROW], their model seconds [P], number of states visited)."""
+        """Run the policy; return (observed programs int32 [P, ROW], their model seconds [P], number of states visited)."""
 
 
 @lru_cache(maxsize=8)
 def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
-    """(learner, model) of the policy in a checkpoint folder; `checked_card` checks the card.
+    """Load the policy in a checkpoint folder as (learner, stable-baselines3 model); `checked_card` checks the card.
 
     ValueError if the policy's numbers of observations or actions differ from its learner's here. `trust` allows files of
     stable-baselines3, and reading these can run code in them.

@@ -1,4 +1,4 @@
-"""Beam search by a policy's probabilities of reaching programs. The model ranks all observed programs."""
+"""Beam search that keeps the programs which a policy reaches most probably. The model ranks all observed programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PolicyBeam(LearnedWalk):
             raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Run one beam search: (evaluated and observed programs, their model seconds, number of states visited)."""
+        """Run one beam search; return (evaluated and observed programs, their model seconds, number of states visited)."""
         guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
         rows, chances = graph.initial().row[None], np.zeros(1)
         for steps in range(graph.horizon, 1, -1):
@@ -42,7 +42,7 @@ class PolicyBeam(LearnedWalk):
     def _step(
         self, guide: Guide, rows: np.ndarray, chances: np.ndarray, steps: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(most probable programs [<= width, ROW] one step later, their log-probabilities), most probable first."""
+        """Advance the beam by one step; return (the most probable programs [<= width, ROW] after it, their log-probabilities)."""
         after = guide.ask(rows, steps).chances
         after[:, STOP] = -np.inf
         parents, actions = np.divmod(np.flatnonzero(np.isfinite(after)), NUM_ACTIONS)

@@ -19,9 +19,10 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class PolicyMcts(LearnedWalk):
-    """Tree search from the unscheduled program. A simulation ends at a new child, which the critic evaluates.
+    """Monte-Carlo tree search with a policy, from the unscheduled program.
 
-    The value of a new child mixes the best time among the programs observed there with the critic's estimate.
+    A simulation ends at a new child, which the critic evaluates. The value of a new child mixes the best time among the programs
+    observed there with the critic's estimate.
     """
 
     simulations: int = 400
@@ -34,7 +35,7 @@ class PolicyMcts(LearnedWalk):
     """Weight of the critic's estimate in the value of a leaf. The best observed time has the remaining weight."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Search in a new tree: (evaluated and observed programs, their model seconds, number of nodes)."""
+        """Search in a new tree; return (evaluated and observed programs, their model seconds, number of nodes)."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
         search = GuidedSearch(tree, graph, rng, guide, self.critic)
@@ -44,23 +45,26 @@ class PolicyMcts(LearnedWalk):
 
 
 class GuidedSearch(Search):
-    """A tree search whose priors and leaf values come from a policy. The policy is evaluated once at each new node."""
+    """A tree search in which a policy gives the priors of children and the values of leaves.
+
+    The policy is evaluated once at each new node.
+    """
 
     def __init__(
         self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float
     ) -> None:
         self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}
-        """Bytes of a row -> log-probabilities of its actions."""
+        """Bytes of an encoded program -> log-probabilities of its actions."""
         super().__init__(settings, graph, rng)
 
     def first_low(self) -> float:
-        """Evaluate the root; return the log of the best time observed there."""
+        """Evaluate the root by the policy; return the log of the best time among the programs observed there."""
         self.leaf(self.root)
         return self.root.low
 
     def expand(self, node: Node) -> list[Node]:
-        """New nodes for the legal successors that are not in the tree yet, least probable first."""
+        """Make nodes for the legal successors of a node that are not in the tree yet, least probable first."""
         if node.depth >= self.graph.horizon - 1:
             return []
         chances = self.chances.pop(node.row.tobytes())
@@ -75,12 +79,12 @@ class GuidedSearch(Search):
         ]
 
     def bound(self, node: Node, child: Node) -> float:
-        """PUCT score of a child: its value plus the exploration term."""
+        """Return the PUCT score of a child, by which a simulation chooses: its value plus the exploration term."""
         spread = child.prior * math.sqrt(node.visits) / (1 + child.visits)
         return self.value(child) + self.settings.exploration * spread
 
     def leaf(self, node: Node) -> float:
-        """Evaluate a new node by the policy; return the estimated log of the best latency reachable from it."""
+        """Evaluate a new node by the policy; return the estimated log of the best latency that can be reached from it."""
         if node.row.tobytes() in self.chances or node.visits:
             return node.low
         answer = self.guide.ask(node.row[None], self.graph.horizon - node.depth)

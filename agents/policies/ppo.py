@@ -1,4 +1,4 @@
-"""A learned policy as a strategy: its episodes propose programs, the model ranks them, and the best are measured."""
+"""Strategies with a learned policy that walks: its episodes propose programs, the model ranks them, the best are measured."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class Ppo(Episodic, LearnedWalk):
-    """Sample episodes of a policy, which may come from any learner. The default policy is PPO's."""
+    """Run episodes of a policy and rank the programs on their way. The policy may come from any learner, by default PPO."""
 
     episodes: int = 64
-    """Number of episodes in a round. The first episode is greedy, the others are sampled."""
+    """Number of episodes per ranking. The first episode is greedy, the others are sampled."""
     temperature: float = 1.0
     """Temperature of sampling. Above 1 the policy explores more, which pays off with many episodes."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Run the policy's episodes: (observed programs, their model seconds, number of steps)."""
+        """Run the policy's episodes; return (observed programs, their model seconds, number of steps)."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
@@ -40,21 +40,24 @@ class Ppo(Episodic, LearnedWalk):
 
 @dataclass(frozen=True)
 class A2c(Ppo):
-    """Sample episodes of a policy that `agent=a2c` learned."""
+    """Run episodes of a policy that `agent=a2c` trained, and rank the programs on their way."""
 
     agent: ClassVar[str] = "a2c"
 
 
 @dataclass(frozen=True)
 class Dqn(Ppo):
-    """Sample episodes by action values that `agent=dqn` learned: one greedily, all others from their Boltzmann distribution."""
+    """Run episodes by the action values that `agent=dqn` learned, and rank the programs on their way.
+
+    One episode is greedy; the others sample from the Boltzmann distribution of the values.
+    """
 
     agent: ClassVar[str] = "dqn"
 
 
 @dataclass(frozen=True)
 class QrDqn(Ppo):
-    """Like `Dqn`, with action values that are means of the quantiles that `agent=qrdqn` learned."""
+    """Like `Dqn`, with the action values of `agent=qrdqn`, which are means of the learned quantiles."""
 
     agent: ClassVar[str] = "qrdqn"
 
@@ -62,10 +65,10 @@ class QrDqn(Ppo):
 def rollout(
     learner: Learner, model: Any, envs: EpisodesVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
-    """Run one episode in every environment while `observer` remembers the programs; return the total number of steps.
+    """Run one episode of a policy in every environment, and return the total number of steps.
 
-    Environment 0 takes the most probable legal action, the other environments sample. No episode revisits a program. All
-    environments have the same task.
+    `observer` remembers the programs. Environment 0 takes the most probable legal action, the other environments sample. No
+    episode revisits a program. All environments have the same task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))
     over, steps, visited = np.zeros(envs.num_envs, dtype=bool), 0, Visited(envs.tasks.graphs[0], envs.num_envs)
@@ -85,6 +88,9 @@ def rollout(
 
 
 def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Scores [B, N] whose maximum is the chosen action: the most probable action if `greedy` [B], else a random draw."""
+    """Return scores [B, N] whose maximum is the action to take.
+
+    That is the most probable action if `greedy` [B], otherwise a random draw by the logits (Gumbel noise).
+    """
     scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
     return scores

@@ -1,4 +1,4 @@
-"""Fingerprints of a policy's training tasks. The card stores them, so that a change of the tasks is noticed."""
+"""Compute fingerprints of a policy's training tasks. The card stores them, so that a change of the tasks is noticed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 
 KEPT = "fingerprints"
-"""Field of a card: operator's text -> fingerprint of its task. The field `fingerprint` is the common hash of all tasks."""
+"""Field of a card that maps an operator's text to its task's fingerprint. `fingerprint` is the common hash of all tasks."""
 
 
 def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a card with the fingerprints of training tasks: the operators on the hardware and in the space of `env`."""
+    """Return the fields of a card that hold the fingerprints of training tasks.
+
+    The tasks are the operators `trained_on`, on the hardware and in the space of `env`.
+    """
     if is_fused(env["space"]):
         found = fused_fingerprints(fused_operators(trained_on), env["hardware"], env["space"])
     else:
@@ -23,12 +26,12 @@ def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, 
 
 
 def is_current(card: Mapping[str, Any]) -> bool:
-    """Whether all tasks of a card are the same as in training. ValueError for an unknown task."""
+    """Return whether all tasks of a card are the same as in training. ValueError for an unknown task."""
     return bool(card.get("fingerprint") == bound(card["operators"], card["config"]["env"])["fingerprint"])
 
 
 def changed_tasks(card: Mapping[str, Any]) -> list[str]:
-    """Texts of a card's operators whose tasks have changed. Only one operator of every operator class is checked.
+    """Return the texts of a card's operators whose tasks have changed. Only one operator of every operator class is checked.
 
     All operators of a card without fingerprints count as changed. If operators, machine or space are unknown here, the list
     consists of one text that says so.
@@ -43,7 +46,10 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
 
 
 def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of one operator per class: the last of each class of fused operators, the largest of other classes."""
+    """Return the current fingerprints of one operator per class.
+
+    Of fused operators the last of each class is taken, of other operators the largest.
+    """
     if is_fused(env["space"]):
         first = {op.name: op for op in fused_operators(trained_on)}
         return fused_fingerprints(first.values(), env["hardware"], env["space"])

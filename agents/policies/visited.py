@@ -1,4 +1,4 @@
-"""Choice of actions that keeps an episode from returning to programs that it has visited.
+"""Choose actions so that an episode does not return to programs that it has visited.
 
 Gensor's graph has an inverse for every primitive. A greedy policy loops forever as soon as it reaches a program twice, and a
 sampling policy spends model evaluations on programs that it has visited before. The rule is ours.
@@ -13,17 +13,17 @@ from gensor_gym.graph.actions import STOP
 
 
 class Visited:
-    """The programs that each of several episodes on one graph has visited."""
+    """Memory of the programs that each of several episodes on one graph has visited, to avoid returning to them."""
 
     def __init__(self, graph: ConstructionGraph, episodes: int) -> None:
         self.graph = graph
         self.been: list[set[bytes]] = [set() for _ in range(episodes)]
 
     def choose(self, episodes: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Actions int64 [B] with the highest scores [B, N] (-inf if illegal) that lead the `episodes` [B] to new programs.
+        """Choose for each of B episodes the legal action with the highest score that leads to a program not yet visited.
 
-        `rows` int32 [B, ROW] are the current programs of the episodes. The action is STOP if no legal action leads to a new
-        program.
+        `episodes` [B] are the numbers of the episodes, `rows` int32 [B, ROW] their current programs, and `scores` [B, N] is -inf
+        for illegal actions. Return the actions int64 [B]; an action is `stop` if no legal one leads to a new program.
         """
         for episode, row in zip(episodes, rows, strict=True):
             self.been[episode].add(row.tobytes())

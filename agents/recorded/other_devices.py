@@ -10,12 +10,12 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""The log regret of a configuration that failed on a device is this multiple of the largest log regret there."""
+"""Log regret that counts for a configuration that failed on a device, as a multiple of the largest log regret there."""
 
 
 @dataclass(frozen=True)
 class OtherDevices:
-    """Measure configurations in the order of their mean log regret on the other devices of `spaces`.
+    """Measure configurations in the order of their mean log regret, log(T / T*), on the other devices of `spaces`.
 
     Configurations that are not recorded on all of these devices are never measured.
     """
@@ -28,16 +28,17 @@ class OtherDevices:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
     def search(self, session: TuningSession, rng: np.random.Generator) -> None:
-        """Measure the configurations in order until the budget is spent."""
+        """Measure the configurations in the order of their results on the other devices, until the budget is spent."""
         graph, timing = session.graph, session.backend.timing
         for index in order(graph.space, [load_space(path) for path in self.spaces], timing):
             session.measure([graph.at(int(index))])
 
 
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
-    """Indices int64 in `space` of the configurations that all `others` contain, in the order of mean log regret in `others`.
+    """Return the configurations of `space` that all `others` contain, in the order of their mean log(T / T*) in `others`.
 
-    Ties stay in the order of `space`. ValueError if the parameters differ, or if no configuration is in all `others`.
+    The result has indices int64 in `space`. Ties stay in the order of `space`. ValueError if the parameters differ, or if no
+    configuration is in all `others`.
     """
     names = [p.name for p in space.parameters]
     total = np.zeros(len(space))

@@ -33,7 +33,7 @@ class TuningPolicy:
     starts: str = "best"
     """Start of the first episodes. `best` is the best configuration of each training recording, `random` is a random one."""
     patience: int = 100
-    """Number of consecutive episodes without a new trial after which the space counts as exhausted."""
+    """Number of consecutive episodes without a new trial after which the search ends."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0 or not self.checkpoint or self.starts not in STARTS:
@@ -74,7 +74,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """Check that a policy was learned on the parameters and values of `space`. ValueError if not."""
+    """Check that a policy was trained on the parameters and values of `space`. ValueError if not."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

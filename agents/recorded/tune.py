@@ -16,20 +16,23 @@ RecordedStrategy = Search[TuningSession]
 
 
 def get_strategy_of_spaces(name: str, **hyperparameters: object) -> RecordedStrategy:
-    """Get a strategy by name. ValueError for unknown strategies or hyperparameters lists the known names."""
+    """Make a strategy for recorded spaces by name.
+
+    ValueError for unknown strategies or hyperparameters lists the known names.
+    """
     return build(name, RECORDED, hyperparameters)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of a search of a recorded space."""
+    """Result of a search of a recorded space: the best configuration found, its time, and how far it is from the optimum."""
 
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*) with the best recorded time T*; zero if T is statistically tied with T*."""
+    """log(T / T*) of the found time T and the best recorded time T*; zero if T is statistically tied with T*."""
     in_optimal_set: bool
-    """Whether the configuration is statistically tied with the best."""
+    """Whether the found configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
 
 
@@ -42,9 +45,10 @@ def tune(
     timing: str = "reported",
     **hyperparameters: object,
 ) -> Tuned:
-    """Search a recorded space, or the space in a file, with a budget of trials and of recorded seconds. None means no limit.
+    """Search a recorded space, or the space in a file, and return the best configuration found.
 
-    ValueError names an unknown argument. RuntimeError if no trial succeeded.
+    `trials` and recorded `seconds` are the budget; None means no limit. ValueError names an unknown argument. RuntimeError if no
+    trial succeeded.
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)

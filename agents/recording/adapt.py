@@ -1,4 +1,4 @@
-"""Learn this machine's times, for the strategy `adapted`: `gensor adapt [minutes=10] [cpu=N]`.
+"""Measure this machine and learn its times, for the strategy `adapted`: `gensor adapt [minutes=10] [cpu=N]`.
 
 Programs of operators of Measured v1's part `train` are timed here for some minutes. A correction of the analytic model is learned
 from them and from the machines of Measured v1, and kept in the user's cache. The same command measures more operators each time.
@@ -32,13 +32,19 @@ from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.records import measured
 
 NAME_OF_TABLE = "adapted"
-"""Name of the Parquet file of all rows so far. A machine of Measured v1 has a file of this kind."""
+"""Name of the Parquet file with all rows recorded so far, in the format of Measured v1."""
 HERE = 4.0
-"""Weight of a program timed here relative to a program timed elsewhere. Cross-validation on 80 operators chose it."""
+"""Training weight of a program timed on this machine; programs timed elsewhere weigh 1.
+
+Cross-validation on 80 operators chose it.
+"""
 
 
 def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], console: Console, seed: int) -> None:
-    """Time programs of operators that the journal lacks, for `minutes`."""
+    """Time programs for `minutes`, of operators that the journal does not have yet.
+
+    `compilers` are the CPUs that compile meanwhile.
+    """
     count = TextColumn("{task.fields[operators]} operators")
     bars = TextColumn("{task.description}"), BarColumn(24), count, TimeRemainingColumn()
     listed, begin = operators_to_learn_from(), time.monotonic()
@@ -54,12 +60,12 @@ def record(hw: Hardware, journal: Journal, minutes: float, compilers: set[int], 
 
 
 def operators_to_learn_from() -> list[Chosen]:
-    """The operators of the part `train` in their random order."""
+    """Return the operators of Measured v1's part `train`, in their random order."""
     return [one for one in chosen() if one.part == "train"]
 
 
 def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict[str, Any]]:
-    """(correction, card) learned from the rows of a journal of `hw` and from the machines of Measured v1."""
+    """Learn a correction from the rows of a journal of `hw` and from the machines of Measured v1; return (correction, card)."""
     others = [observations(name, hw, SPACE) for name in measured.names("cpu")]
     here = Observed.of_table(pack.packed(rows), hw, SPACE)
     return learn([*others, here], SPACE, seed, last=HERE)
@@ -67,7 +73,7 @@ def learned(rows: Sequence[Row], hw: Hardware, seed: int = 0) -> tuple[Any, dict
 
 @command("adapt")
 def run(config: DictConfig, console: Console) -> Path:
-    """Measure, learn, and keep the correction; return the folder with it."""
+    """Measure programs, learn the correction and keep it; return the folder with it."""
     check_positive(config, "minutes")
     check_whole(config, 0, "cpu", "seed", null=("cpu",))
     compilers = alone_on(config.cpu) if config.cpu is not None else set[int]()

@@ -1,4 +1,4 @@
-"""Prepare the next item on other CPUs, if there are any, while this CPU works on the current item."""
+"""Prepare the next item on other CPUs, if available, while this CPU works on the current item."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[i
 
 
 def alone_on(cpu: int) -> set[int]:
-    """Restrict this process to one CPU, so that the host counts as a machine of one core; return the CPUs left for other work.
+    """Restrict this process to one CPU, so that the host counts as a machine of one core.
 
-    ValueError if this process may not use the CPU.
+    Return the CPUs left for other work. ValueError if this process may not use the CPU.
     """
     usable = os.sched_getaffinity(0)
     if cpu not in usable:

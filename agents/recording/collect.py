@@ -37,12 +37,16 @@ from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built
 
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=4e-3, least=3)
-"""Timing rules with a third of a search's budget: many programs matter more here than the last percent of precision.
+"""Timing rules of the recording, with a third of a search's budget per program.
 
-The second timing (AGAIN) shows how much two times of a program differ.
+Many programs matter more here than the last percent of precision. The second timing (AGAIN) shows how much two times of a program
+differ.
 """
 AGAIN = 1
-"""Value of `pass` for the second timing of an operator's first successful program, after all its other programs."""
+"""Value of the field `pass` in the row of an operator's second timing.
+
+The operator's first successful program is timed again after all its other programs.
+"""
 NAME = "trials.jsonl"
 FIELDS = ("operator", "digest", "pass")
 """Fields whose values identify a row of the journal."""
@@ -50,31 +54,34 @@ FIELDS = ("operator", "digest", "pass")
 
 @dataclass(frozen=True)
 class Ready:
-    """A compiled program, or the reason why it did not compile."""
+    """A program to be timed: compiled, or with the reason why it did not compile."""
 
     program: Program
     built: Built | Measurement
 
 
 class Collection:
-    """The recording of operators on one machine."""
+    """Records the times of many operators' programs on one machine, into a journal."""
 
     def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
         self.hardware, self.journal, self.seed = hw, journal, seed
         self._backend = backend
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
-        """Yield the rows of each unfinished operator. Meanwhile the CPUs `compilers` compile the next operator."""
+        """Time the unfinished operators of `listed` one by one, and yield each one's rows.
+
+        Meanwhile the CPUs `compilers` compile the next operator.
+        """
         for one, ready in prepared(self.missing(listed), self.compiled, compilers):
             yield self.timed(one, ready)
 
     def missing(self, listed: Sequence[Chosen]) -> list[Chosen]:
-        """The unfinished operators: an operator's last row is that of its second timing."""
+        """Return the operators without a second timing of a program, which is the last row of a finished operator."""
         done = {row["operator"] for row in self.journal if row["pass"] == AGAIN}
         return [one for one in listed if str(one.operator) not in done]
 
     def compiled(self, one: Chosen) -> list[Ready]:
-        """Compile the distinct kernels of an operator."""
+        """Generate and compile the distinct kernels that are to be timed for an operator."""
         op, hw = one.operator, self.hardware
         made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
         different = {kernel.digest: (program, kernel) for program, kernel in reversed(made)}
@@ -83,14 +90,17 @@ class Collection:
         return [Ready(program, next(built) if isinstance(kernel, Kernel) else kernel) for program, kernel in pairs]
 
     def timed(self, one: Chosen, ready: Sequence[Ready]) -> list[Row]:
-        """Time the programs missing in the journal, then the first successful program again; return all rows of the operator."""
+        """Time those programs of an operator that the journal lacks, then the first successful program again.
+
+        Return all rows of the operator.
+        """
         others = OtherCores()
         rows = [self._row(one, item, 0, others) for item in ready]
         good = [item for item, row in zip(ready, rows, strict=True) if row["status"] == Status.OK.value]
         return [*rows, *(self._row(one, item, AGAIN, others) for item in good[:1])]
 
     def _row(self, one: Chosen, item: Ready, number: int, others: OtherCores) -> Row:
-        """The row of a trial, from the journal or from a new measurement.
+        """Return the row of one trial, from the journal or from a new measurement.
 
         The field `others` is the number of cores that other programs used since the operator's first trial.
         """
@@ -112,7 +122,10 @@ class Collection:
 
 
 def machine(name: str, folder: Path) -> Hardware:
-    """The machine's description in the folder, written if missing. A stored description is kept, because figures vary."""
+    """Return the machine's description in a folder, which is written if it is missing.
+
+    A stored description is kept, because measured rates vary from run to run.
+    """
     path = folder / FILE
     if not path.exists():
         write_text(path, machines.to_json(replace(machines.get("host"), name=name)))
@@ -121,7 +134,7 @@ def machine(name: str, folder: Path) -> Hardware:
 
 @command("collect")
 def run(config: DictConfig, console: Console) -> Path:
-    """Record the operators, or resume an earlier recording; return the folder of the recording."""
+    """Record the operators of Measured v1, or resume an earlier recording; return the folder of the recording."""
     check_whole(config, 1, "operators", null=("operators",))
     check_whole(config, 0, "cpu", "seed")
     others = alone_on(config.cpu)

@@ -27,11 +27,11 @@ LANGUAGE = {  # hidden size, width of the feed-forward part, heads, size of a he
     "bart_large": (1024, 4096, 16, 64, 16), "pythia_70m": (512, 2048, 8, 64, 8), "qwen2_0_5b": (896, 4864, 14, 64, 2),
     "llama_3_2_1b": (2048, 8192, 32, 64, 8), "tinyllama": (2048, 5632, 32, 64, 4), "gemma_2b": (2048, 16384, 8, 256, 1),
 }  # fmt: skip
-"""Sizes from the models' published configurations."""
+"""Language model -> sizes of `language`, from the models' published configurations."""
 
 
 def vision(name: str, network: nn.Module) -> Iterator[Layer]:
-    """Layers of a network on one image: convolutions, poolings and matrix products."""
+    """Run a vision network on one image and yield its layers: convolutions, poolings and matrix products."""
     found: list[Layer] = []
 
     def seen(module: nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
@@ -64,7 +64,10 @@ def _layers(name: str, module: nn.Module, x: torch.Tensor, result: torch.Tensor)
 
 
 def language(name: str, hidden: int, wide: int, heads: int, head: int, shared: int) -> Iterator[Layer]:
-    """Layers of a transformer on TOKENS tokens: matrix products and the reductions of its rows."""
+    """Yield the layers of a transformer on `TOKENS` tokens: matrix products and the reductions of its rows.
+
+    `hidden` and `wide` are widths, `heads` and `shared` numbers of query and of key heads, and `head` is the width of a head.
+    """
     widths = {(heads * head, hidden), (shared * head, hidden), (hidden, heads * head), (wide, hidden), (hidden, wide)}
     for n, k in sorted(widths):
         yield Layer(name, "gemm", {"n": n, "k": k}, "tokens", TOKENS)
@@ -74,7 +77,7 @@ def language(name: str, hidden: int, wide: int, heads: int, head: int, shared: i
 
 
 def layers() -> Iterator[Layer]:
-    """The layers of all networks, without repetitions within a network."""
+    """Yield the layers of all networks, without repetitions within a network."""
     import timm
     import torchvision
 

@@ -30,13 +30,13 @@ from gensor_gym.measure.records import measured
 from gensor_gym.registry import check_known
 
 ENVIRONMENT, RANDOM = "gensor_gym/Write-v0", "random"
-"""Environment of the episodes; origin of the programs whose mean return is the reference score 0."""
+"""Environment of the episodes, and origin of those programs whose mean return is the reference score 0."""
 AT_ONCE = 500
 """Number of episodes that are kept in memory and written together."""
 
 
 def write(config: DictConfig, console: Console) -> Path:
-    """Write the data set; return the folder that $MINARI_DATASETS_PATH must name.
+    """Write the Minari data set; return the folder that $MINARI_DATASETS_PATH must name.
 
     ValueError if the data set exists already. ImportError without minari and h5py (extra `minari`).
     """
@@ -79,7 +79,10 @@ def _minari() -> Any:
 
 
 def _rows(config: DictConfig) -> Any:
-    """The rows of the chosen operators, without IMPLAUSIBLE times, which are too short (`gensor_gym.measure.stats.floor`)."""
+    """Load the recorded rows of the chosen operators.
+
+    Trials with status IMPLAUSIBLE, whose times are too short (`gensor_gym.measure.stats.floor`), are left out.
+    """
     found = measured.load(config.machine, config.part)
     first = sorted(map(str, found.operator.unique()))[: config.operators]
     return found[found.operator.isin(first) & (found.status != Status.IMPLAUSIBLE.value)]
@@ -97,7 +100,7 @@ def _batches(minari: Any, env: gymnasium.Env[Any, Any], rows: Any, console: Cons
 
 
 def episode(env: gymnasium.Env[Any, Any], operator: str, schedule: str) -> dict[str, Any]:
-    """Fields of Minari's buffer for the episode that writes a program.
+    """Replay the episode that writes one program; return the fields of Minari's buffer.
 
     `infos` has `action_mask` int8 [steps + 1, actions]; `options` has the texts of operator and schedule.
     """
@@ -124,7 +127,7 @@ def episode(env: gymnasium.Env[Any, Any], operator: str, schedule: str) -> dict[
 
 
 def _scores(rows: Any, env: gymnasium.Env[Any, Any]) -> dict[str, float]:
-    """Minari's reference scores: mean returns of random programs, and of the fastest recorded program of every operator."""
+    """Return Minari's reference scores: mean returns of random programs, and of each operator's fastest recorded program."""
     best = rows.loc[rows.groupby("operator", observed=True).quiet.idxmin()]
     drawn = rows[rows.origin == RANDOM]
     means = [_mean_return(some, env) for some in (drawn if len(drawn) else rows, best)]

@@ -28,7 +28,10 @@ PAUSE = 60.0
 
 
 def packed(rows: Iterable[Row]) -> pandas.DataFrame:
-    """Table of a journal's rows (columns: `gensor_gym.measure.records.measured`), sorted by part and operator."""
+    """Turn a journal's rows into a table of Measured v1, sorted by part and operator.
+
+    `gensor_gym.measure.records.measured` describes the columns.
+    """
     first, again = list[Row](), dict[tuple[str, str], float]()
     for row in rows:
         if row["pass"]:
@@ -58,14 +61,15 @@ def _quiet(row: Row) -> float:
 
 
 def _spread(row: Row) -> float:
-    """Relative precision of the median; NaN with fewer than three samples."""
+    """Return the relative precision of the median of a row's samples; NaN with fewer than three samples."""
     return float(f"{half_width(row['samples']):.2g}") if len(row["samples"]) >= 3 else math.nan
 
 
 def write(rows: Collection[Row], folder: Path, name: str, how: str = "") -> pandas.DataFrame:
-    """Write NAME.parquet, NAME.json and NAME.md into a folder with hardware.json, the machine's description; return the table.
+    """Write a recording to a folder as NAME.parquet, NAME.json (the machine) and NAME.md (the data card); return the table.
 
-    `how` is the data card's sentence on how the programs were timed. It is needed unless `gensor collect` timed them.
+    The folder must have hardware.json, the machine's description. `how` is the data card's sentence on how the programs were
+    timed. It is needed unless `gensor collect` timed them.
     """
     found = packed(rows)
     small = found.astype(dict.fromkeys(("seconds", "quiet", "spread", "again", "others", "compile_s"), "float32"))
@@ -84,13 +88,13 @@ def _collected(rows: Collection[Row]) -> str:
 
 
 def minutes(rows: Collection[Row]) -> float:
-    """Minutes of a recording, without pauses of more than PAUSE seconds between two trials."""
+    """Return the minutes that a recording took, without pauses of more than a minute (`PAUSE`) between two trials."""
     gaps = np.diff(sorted(row["at"] for row in rows))
     return float(gaps[gaps <= PAUSE].sum()) / 60
 
 
 def card(found: pandas.DataFrame, name: str, how: str) -> str:
-    """Markdown text of the data card. `how` says how the programs were timed."""
+    """Return the data card as Markdown text. `how` says how the programs were timed."""
     good = found[found.status == Status.OK.value]
     apart = np.abs(np.log(good.again / good.quiet)).dropna()
     statuses = ", ".join(f"{status} {count}" for status, count in Counter(found.status).most_common())
@@ -123,5 +127,5 @@ def _classes(good: pandas.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Geometric mean of the finite values; NaN if none is finite."""
+    """Return the geometric mean of the finite values; NaN if none is finite."""
     return float(np.exp(np.nanmean(np.log(values)))) if np.isfinite(values).any() else math.nan

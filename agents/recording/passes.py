@@ -32,18 +32,21 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 
 BATCH = 16
-"""Number of kernels that are compiled before they are timed. Nothing is compiled while a kernel is timed."""
+"""Number of kernels that are compiled at a time and then timed. Nothing is compiled while a kernel is timed."""
 MOOD = (Status.TIMEOUT, Status.CRASHED)
-"""Transient statuses: the machine may be the cause, so the program is tried again."""
+"""Statuses of a trial that the machine may have caused, so that the program is tried again."""
 ATTEMPTS = 3
 """Maximum number of attempts at a program with a transient status."""
 BUDGET = 8.0
-"""Maximum number of seconds for the samples of one pass. The worker's deadline is 10."""
+"""Maximum number of seconds for a program's samples in one pass. The worker's deadline is 10."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a recording. `schedules` is the number of random schedules, or None for all schedules of the space."""
+    """Settings of a recording of one operator.
+
+    `schedules` is the number of random schedules, or None for all schedules of the space.
+    """
 
     operator: Operator
     hardware: Hardware
@@ -65,7 +68,7 @@ class Plan:
 
 
 def backend_of(hw: Hardware, samples: int) -> NativeBackend:
-    """Backend for kernels on `hw` with `samples` samples per trial. ValueError if that device is not present."""
+    """Make the backend that times kernels on `hw` with `samples` samples per trial. ValueError if that device is not present."""
     get_backend("auto", hw)
     warmup = GPU_WARMUP if hw.kind == "gpu" else TimingRules.warmup
     rules = TimingRules(budget=BUDGET, warmup=warmup, precision=0.0, least=samples, most=samples)
@@ -73,10 +76,13 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 class Recording:
-    """The recording of one task. Its store has the measurements so far."""
+    """The recording of one task in passes over all its programs; its store has the measurements so far."""
 
     def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
-        """Generate the kernels. `device` is part of the store's key. Times of the anchor are written to the file `anchors`."""
+        """Generate the kernels of the task. `device` is part of the store's key.
+
+        Times of the anchor, a kernel that is timed repeatedly to show drift, are written to the file `anchors`.
+        """
         self.plan, self.device = plan, device
         self._store, self._anchors = store, anchors
         self.schedules = schedules_of(plan.operator, plan.hardware, plan.space, plan.schedules, plan.seed)
@@ -91,22 +97,25 @@ class Recording:
 
     @property
     def programs(self) -> int:
-        """Number of distinct kernels."""
+        """Number of distinct kernels of the task."""
         return len(self._kernels)
 
     @property
     def left(self) -> int:
-        """Number of trials still to be made."""
+        """Number of trials that are still to be made."""
         return sum(self._pending(digest, number) for number in self._numbers() for digest in self._kernels)
 
     def stored(self) -> list[Record]:
-        """The store's records of this task that a recording made, without trials of searches."""
+        """Return the store's records of this task that a recording made, without the trials of searches."""
         found = self._store.records(Selection(str(self.plan.operator), self.device, PROTOCOL))
         return [record for record in found if "passes" in record.measurement.conditions]
 
     @property
     def anchors(self) -> list[dict]:
-        """Rows of the anchor's timings so far: `at` in seconds since 1970, `pass`, `status`, `samples` in seconds."""
+        """Timings of the anchor (the kernel that shows drift) so far, one row each.
+
+        A row has `at` in seconds since 1970, `pass`, `status`, and `samples` in seconds.
+        """
         return read_rows(self._anchors)
 
     def run(self, backend: NativeBackend, on_trial: Callable[[Measurement], None] = lambda _: None) -> None:
@@ -152,7 +161,7 @@ class Recording:
         self.known[measurement.digest] = measurement
 
     def _anchor(self) -> Kernel | None:
-        """The anchor: the kernel that is fastest by the model; None if no kernel was generated."""
+        """Return the anchor, which is the kernel that is fastest by the model; None if no kernel was generated."""
         if not self._kernels:
             return None
         graph = ConstructionGraph(self.plan.operator, self.plan.hardware, self.plan.space)
@@ -166,10 +175,11 @@ class Recording:
 
 
 def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:
-    """Record of a program after pass `number`: the earlier record joined with the new measurement.
+    """Return the record of a program after pass `number`: the earlier record joined with the new measurement.
 
     `passes` has the pass of every sample. `compile_seconds` is that of the first pass. `trial_seconds` adds the mean time of
-    loading, verifying and timing. After a crash or timeout, earlier successful passes are kept and `lost` is increased.
+    loading, verifying and timing. After a crash or timeout, earlier successful passes are kept, and `lost` counts
+    one more failed pass.
     """
     old: dict[str, Any] = before.conditions if before is not None else {}
     good = before is not None and before.status is Status.OK

@@ -1,4 +1,4 @@
-"""Programs that are recorded for an operator: proposals of searches, programs near them, and random programs."""
+"""Choose the programs that are recorded for an operator: proposals of searches, programs near them, and random programs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRAVERSER_RANKS, POLICY_RANKS = (0, 1, 2, 3, 7, 31, 127), (0, 1)
-"""Ranks that are taken from the programs of `markov_ext` and of the policy. The model ranks both, fastest first."""
+"""Ranks whose programs are recorded from the rankings of `markov_ext` and of the policy. The model ranks both, fastest first."""
 PAPER_RANKS = (0,)
-"""Ranks that are taken from the programs of `markov`."""
+"""Ranks whose programs are recorded from the ranking of `markov`."""
 NEAR, STEPS = 5, (1, 2, 4)
-"""Number of programs near one of the traverser's first three, and their possible distances in random actions."""
+"""Number of recorded programs near one of the traverser's first three, and their possible distances in random actions."""
 RANKED, OF = 2, 16
-"""Number of programs that are each the best of OF random programs by the model."""
+"""Number of recorded programs that are each the best by the model of OF random programs."""
 RANDOM = 2
 POLICY = ROOT / "agents" / "data" / "policies" / "columns_cpu"
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program and its origin: `markov_ext`, `markov`, `columns`, `near`, `ranked` or `random`."""
+    """A program to be recorded and its origin: `markov_ext`, `markov`, `columns`, `near`, `ranked` or `random`."""
 
     origin: str
     rank: int
@@ -41,7 +41,7 @@ class Program:
 
 
 def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
-    """Distinct programs of an operator, in random order."""
+    """Return the distinct programs to be recorded for an operator, in random order."""
     rng = np.random.default_rng([seed, *hashlib.sha256(str(op).encode()).digest()])
     found: dict[bytes, Program] = {}
     for program in _proposed(ConstructionGraph(op, hw, SPACE), rng):
@@ -51,7 +51,7 @@ def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
 
 
 def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Program]:
-    """Yield the programs of one origin after another. Some may be equal."""
+    """Yield the programs to be recorded, one origin after another. Some may be equal."""
     traverser = _constructed("markov_ext", graph, rng)
     yield from _ranked("markov_ext", traverser, TRAVERSER_RANKS)
     paper = ConstructionGraph(graph.operator, graph.hardware, "gensor")
@@ -67,7 +67,10 @@ def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Pr
 
 
 def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) -> Iterator[Program]:
-    """Programs at the given ranks; for a rank beyond the end, the last program. Empty if nothing was constructed."""
+    """Yield the programs at the given ranks of a ranking; for a rank beyond the end, the last program.
+
+    Nothing is yielded for an empty ranking.
+    """
     if schedules:
         yield from (Program(origin, rank, schedules[min(rank, len(schedules) - 1)]) for rank in ranks)
 

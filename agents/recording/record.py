@@ -38,7 +38,7 @@ from gensor_gym.measure.records.tables import file_name
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings of a recording of several tasks."""
+    """Settings of a recording of several tasks, checked and resolved."""
 
     plans: tuple[Plan, ...]
     folder: Path
@@ -47,7 +47,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig) -> Settings:
-    """Resolve a configuration and make the folder. ValueError names an invalid setting."""
+    """Check and resolve the settings of a recording, and make its folder. ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     hw = machines.get(plain["hardware"])
     name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
@@ -63,7 +63,7 @@ def settings_of(config: DictConfig) -> Settings:
 
 
 def record(settings: Settings, backend: NativeBackend | None, console: Console) -> list[dict[str, Any]]:
-    """Measure the missing programs if there is a backend, and write the tables; return the tables' descriptions."""
+    """Measure the missing programs if there is a backend, then write one table per task; return the tables' descriptions."""
     store = Store(settings.store)
     found = []
     for plan in settings.plans:
@@ -93,7 +93,7 @@ def _measure(recording: Recording, backend: NativeBackend, console: Console) -> 
 
 
 def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
-    """Table with a row for each recorded table."""
+    """Summarise recorded tables as a table with one row each."""
     head = ("operator", "best", "schedules", "tied", "noise floor", "samples, at least", "complete", "space", "statuses")
     rows = []
     for about in tables:
@@ -107,9 +107,10 @@ def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
 
 
 def _described(hw: Hardware, path: Path) -> Hardware:
-    """The machine's description in the folder, written if missing. ValueError if it describes another machine.
+    """Return the machine's description in a folder, which is written if it is missing.
 
-    New figures differ a little from run to run, so that all tables of a folder use the first description.
+    ValueError if it describes another machine. New rates differ a little from run to run, so that all tables of a folder use the
+    first description.
     """
     if not path.exists():
         write_text(path, machines.to_json(hw))
@@ -139,7 +140,7 @@ def _name_of(hw: Hardware) -> str:
 
 @configured("record")
 def run(config: DictConfig) -> None:
-    """Run the recording of a configuration."""
+    """Run the recording that a configuration describes, and print where its results are."""
     console = Console()
     with refusals():
         settings = settings_of(config)

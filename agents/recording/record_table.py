@@ -29,7 +29,7 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 LICENCE = "Apache-2.0"
 BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
-"""Shorter compilations, in seconds, were read from the cache of compiled kernels."""
+"""Seconds below which a compilation must have been read from the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
 _SHARED = ("device", "threads", "cache", "compiler", "driver")
 _DIGITS = 16
@@ -37,7 +37,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class Content:
-    """Content of a table: schedules in the order of enumeration, the digest of each, and measurements by digest."""
+    """Content of a table: schedules in the order of enumeration, the digest of each one's kernel, and measurements by digest."""
 
     plan: Plan
     device: str
@@ -50,15 +50,15 @@ class Content:
     fingerprint: str
     version: str
     drift: float = 0.0
-    """Standard deviation of the drift between passes, for a table with one pass; see `optimum.find_optimum`."""
+    """Standard deviation of the drift between passes that is assumed for a table with one pass; see `optimum.find_optimum`."""
     notes: tuple[str, ...] = (BY_RECORD,)
-    """Sentences of the card on the origin of the timings."""
+    """Sentences of the data card on the origin of the timings."""
     protocol: int = PROTOCOL
     """Version of the timing protocol of all times in the table."""
 
 
 def content_of(recording: Recording) -> Content:
-    """The content of a recording. The recording must be of the present version."""
+    """Collect the content of a table from a recording, which must have been made by the current version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
@@ -67,7 +67,7 @@ def content_of(recording: Recording) -> Content:
 
 
 def write(content: Content, folder: Path) -> dict[str, Any]:
-    """Write `<operator>.parquet` and its card `<operator>.md`; return the table's description."""
+    """Write `<operator>.parquet` and its data card `<operator>.md`; return the table's description."""
     records = table_records(content)
     about = about_table(content, records)
     path = folder / f"{file_name(content.plan.operator)}.parquet"
@@ -77,7 +77,7 @@ def write(content: Content, folder: Path) -> dict[str, Any]:
 
 
 def table_records(content: Content) -> list[Record]:
-    """Records of all measured schedules, in the order of enumeration.
+    """Return the records of all measured schedules, in the order of enumeration.
 
     Samples are rounded to single precision (one part in ten million) and digests to sixteen digits, which keeps the file small.
     """
@@ -94,7 +94,7 @@ def table_records(content: Content) -> list[Record]:
 
 
 def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
-    """Description of the table as a JSON object."""
+    """Describe a table as a JSON object: task, protocol, counts, noise and optimum."""
     plan, measured = content.plan, [record.measurement for record in records]
     good = [m for m in measured if m.status is Status.OK]
     least = min((len(m.samples) for m in good), default=0)
@@ -134,7 +134,7 @@ def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
 
 
 def card(about: dict[str, Any]) -> str:
-    """Markdown text of the data card."""
+    """Return the data card as Markdown text, from a table's description."""
     noise, best, anchor = about["noise"], about["optimum"], about["anchor"]
     kind = "complete: every schedule of the space" if about["complete"] else "**not complete**: the best is not known"
     lines = [
@@ -167,7 +167,6 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """Words after a number of schedules, singular or plural: "3 .. be told from the fastest"."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 
@@ -206,7 +205,10 @@ def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> 
 
 
 def _slim(found: Measurement, usual: float) -> Measurement:
-    """The reduced measurement that the table stores. A cached compilation gets the `usual` compilation time in seconds."""
+    """Reduce a measurement to the fields that the table stores.
+
+    A cached compilation gets the `usual` compilation time in seconds.
+    """
     conditions: dict[str, Any] = {name: found.conditions[name] for name in _KEPT if name in found.conditions}
     if _seconds(found, "compile_seconds") < CACHED and "compile_seconds" in conditions:
         conditions["trial_seconds"] += usual - conditions["compile_seconds"]
@@ -219,7 +221,10 @@ def _slim(found: Measurement, usual: float) -> Measurement:
 
 
 def _noise(good: list[Measurement]) -> dict[str, Any]:
-    """Quantiles of standard deviation over mean within a schedule, and the median of each pass relative to all passes."""
+    """Describe the noise of successful measurements.
+
+    It consists of quantiles of (standard deviation / mean) within a schedule, and of each pass's median relative to all passes.
+    """
     if not good:
         return {"cv": {}, "passes": []}
     spread = [statistics.pstdev(m.samples) / statistics.fmean(m.samples) for m in good]
@@ -236,7 +241,7 @@ def _noise(good: list[Measurement]) -> dict[str, Any]:
 
 
 def _optimum(records: list[Record], drift: float) -> dict[str, Any] | None:
-    """Description of the fastest schedule and the number of schedules tied with it; None if no trial succeeded."""
+    """Describe the fastest schedule and the number of schedules statistically tied with it; None if no trial succeeded."""
     measured = [record.measurement for record in records]
     samples = [m.samples if m.status is Status.OK else () for m in measured]
     if not any(samples):

@@ -55,7 +55,7 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
-    """Add the trials of other stores, of every protocol."""
+    """Add the trials of other stores to a store, those of every timing protocol."""
     stores = [_existing(path) for path in args.other]
     taken = [(store, checked(store.records(Selection()), str(store.path), args.own)) for store in stores]
     for store, records in taken:

@@ -27,14 +27,14 @@ NEAR = (0.01, 0.05, 0.10)
 
 @dataclass(frozen=True)
 class Card:
-    """Size and difficulty of a task."""
+    """Size and difficulty of a task as a search problem."""
 
     operator: str
     hardware: str
     space: str
     horizon: int
     candidates: int
-    """Number of combinations of tiles (one per axis and level), virtual threads and knobs, legal or not."""
+    """Number of combinations of tile sizes (one per axis and level), virtual threads and knobs, legal or not."""
     states: int | None
     """Number of legal states that actions lead to, at every level; None if there are too many to visit."""
     branching: float
@@ -53,7 +53,10 @@ class Card:
 
 
 def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_000, seed: int = 0) -> Card:
-    """The card of a task. Up to `most` states are visited. If there are more, programs are drawn from `candidates` candidates."""
+    """Compute the size and difficulty of a task.
+
+    Up to `most` states are visited. If there are more, programs are drawn from `candidates` candidates instead.
+    """
     try:
         states = explore(graph, most)
     except ValueError:
@@ -88,12 +91,12 @@ def _card(graph: ConstructionGraph, **rest: object) -> Card:
 
 
 def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
-    """For each share in NEAR, the fraction of latencies that exceed the best by at most that share."""
+    """Return, for each share in `NEAR`, the fraction of latencies that exceed the best by at most that share."""
     return {f"{share:.0%}": float((seconds <= best * (1 + share)).mean()) if len(seconds) else 0.0 for share in NEAR}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the card of each operator as a JSON line."""
+    """Print the size and difficulty of each operator's task as a JSON line."""
     parser = Parser(prog="python -m experiments task_cards", description="Say how large and hard tasks are.")
     parser.add_argument("operators", nargs="+")
     parser.add_argument("--hardware", default="h200")

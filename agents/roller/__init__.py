@@ -1,1 +1,1 @@
-"""Roller, and Welder's search, which follows Roller's rules for tiles."""
+"""Roller's tree construction, and Welder's search, which follows Roller's rules for tiles."""

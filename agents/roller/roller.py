@@ -36,7 +36,7 @@ VECTOR_REDUCTION = 64
 
 @dataclass(frozen=True)
 class Roller(ConstructingByRules):
-    """Roller's tree construction. The first `top_k` programs are measured in the order of the construction."""
+    """Roller's tree construction: tiles grow by rules without a model. The first `top_k` programs are measured in order."""
 
     space: str = "tree"
     top_k: int = 10
@@ -49,12 +49,15 @@ class Roller(ConstructingByRules):
     """Maximum number of states that one depth-first search visits."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct programs and measure the first `top_k`."""
+        """Construct programs by the rules and measure the first `top_k`."""
         found = self.construct(session.graph, rng)
         session.measure(list(found.schedules[: self.top_k]))
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(distinct programs in the order of the construction, number of states visited). No model is called."""
+        """Construct programs without calling the model.
+
+        Return (distinct encoded programs in the order of the construction, number of states visited).
+        """
         search = _Search(self, graph)
         epsilon = 0.0
         while not search.results and epsilon <= 1.0 + 1e-9:
@@ -64,7 +67,10 @@ class Roller(ConstructingByRules):
         return list({row.tobytes(): row for row in rows}.values()), search.visited
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-        """Shrink a program with too few blocks, fill in outer tiles, and make register tiles virtual threads if allowed."""
+        """Complete a constructed program: shrink it if it has too few blocks, fill in outer tiles, and set virtual threads.
+
+        Every element of the register tile becomes a virtual thread if the space has virtual threads.
+        """
         row = shrink(row, graph)
         row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
         if graph.hardware.kind == "gpu" and graph.tables.ints[ALLOWED + VTHREAD_UP]:
@@ -73,7 +79,10 @@ class Roller(ConstructingByRules):
 
 
 def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-    """Halve all spatial tiles at all levels while there are fewer blocks than units (the artifact's try_shrink)."""
+    """Halve all spatial tiles of an encoded program while it has fewer blocks than the machine has units.
+
+    Units are multiprocessors, or cores of a CPU. This is the artifact's try_shrink.
+    """
     ints, sizes = graph.tables.ints, graph.tables.sizes
     row = row.copy()
     while grid_blocks(row, ints) < ints[UNITS]:
@@ -94,20 +103,20 @@ class _Search:
     graph: ConstructionGraph
     results: list[np.ndarray] = field(default_factory=list)
     border: list[np.ndarray] = field(default_factory=list)
-    """Last legal program of each branch that ended without becoming compute-intensive."""
+    """The last legal program of each branch of the search that ended without becoming compute-intensive."""
     visited: int = 0
     _seen: set[bytes] = field(default_factory=set)
     _epsilon: float = 0.0
 
     def start(self, epsilon: float) -> None:
-        """Search depth first, with padding waste of at most `epsilon`."""
+        """Run the depth-first search with padding waste of at most `epsilon`."""
         self._epsilon = epsilon
         self._seen.clear()
         self._budget = self.visited + self.rules.limit
         self._enlarge(self.graph.initial().row.copy())
 
     def _enlarge(self, row: np.ndarray) -> None:
-        """Enlarge tiles depth first: the paper's EnlargeTile, with an explicit stack."""
+        """Enlarge the tiles of an encoded program depth first: the paper's EnlargeTile, with an explicit stack."""
         stack = [row]
         while stack and len(self.results) < self.rules.top_k and self.visited < self._budget:
             tile = stack.pop()
@@ -127,7 +136,7 @@ class _Search:
             stack.extend(reversed(nexts))
 
     def _fix(self, tile: np.ndarray, stack: list[np.ndarray], nexts: list[np.ndarray]) -> None:
-        """Fix a tile: at the outermost level add it to the results, else push its next level.
+        """Accept the tile of the current level: begin the next level, or at the outermost level add the program to the results.
 
         The search visits the larger tiles `nexts` later.
         """
@@ -138,7 +147,10 @@ class _Search:
             stack.append(self._open(tile))
 
     def _open(self, tile: np.ndarray) -> np.ndarray:
-        """Begin the next level. Reductions of level 1 begin at the first aligned size, not at 1, as in the artifact."""
+        """Return the program with its next level begun.
+
+        Reductions of level 1 begin at the first aligned size, not at 1, as in the artifact.
+        """
         opened = tile.copy()
         opened[LEVEL] += 1
         for axis in range(SPATIAL_SLOTS, MAX_AXES):
@@ -148,7 +160,10 @@ class _Search:
         return opened
 
     def _next_tiles(self, tile: np.ndarray) -> list[np.ndarray]:
-        """Tiles with one axis at its next aligned size, largest reuse score first (the paper's GetNextRTileShapes)."""
+        """Return the programs in which one axis has its next aligned size, largest reuse score first.
+
+        This is the paper's GetNextRTileShapes.
+        """
         ints = self.graph.tables.ints
         before, held = traffic(tile, ints), occupied(tile, ints)
         scored = []
@@ -162,7 +177,7 @@ class _Search:
         return [grown for _, _, grown in scored]
 
     def _grow(self, tile: np.ndarray, axis: int) -> np.ndarray | None:
-        """The tile with the axis at its next legal aligned size; None if no such size is left."""
+        """Return the program with an axis at its next legal aligned size; None if no such size is left."""
         ints, sizes = self.graph.tables.ints, self.graph.tables.sizes
         level = int(tile[LEVEL])
         if ints[EXTENT + axis] == 1:
@@ -183,7 +198,7 @@ class _Search:
         return None
 
     def _is_aligned(self, axis: int, level: int, size: int, base: int) -> bool:
-        """Whether the alignment rules allow a tile size at a level. `base` is the size at the level below."""
+        """Return whether the alignment rules allow a tile size at a level. `base` is the size at the next inner level."""
         extent = int(self.graph.tables.ints[EXTENT + axis])
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:
@@ -196,13 +211,19 @@ class _Search:
         return aligned and size <= base * LARGEST_MULTIPLE
 
     def _vector_slots(self) -> tuple[int, ...]:
-        """Axes that CPU vectors run along with the initial knobs: one, or two if pixels are fused (implicit convolution)."""
+        """Return the slots of the axes that CPU vectors run along with the initial knobs.
+
+        There is one, or two if pixels are fused (implicit convolution).
+        """
         convolution = self.graph.initial().row[resources.CONVOLUTION]
         slot = int(self.graph.tables.ints[VECTOR_SLOT + convolution])
         return (slot - 1, slot) if convolution == 2 else (slot,)
 
     def _within_caps(self, tile: np.ndarray) -> bool:
-        """Whether a tile is within the artifact's limits on registers of a thread and threads of a block; on a CPU always."""
+        """Return whether a tile is within the artifact's limits on a thread's registers and a block's threads.
+
+        On a CPU it always is.
+        """
         if self.graph.hardware.kind == "cpu":
             return True
         ints = self.graph.tables.ints
@@ -211,7 +232,7 @@ class _Search:
         ) <= min(1024, ints[THREADS_BLOCK])
 
     def _is_peak(self, tile: np.ndarray) -> bool:
-        """Whether the tile fills execution units: full vectors, or a multiple of the warps that a multiprocessor issues."""
+        """Return whether a tile fills the execution units: full vectors, or a multiple of the warps issued at a time."""
         ints = self.graph.tables.ints
         if self.graph.hardware.kind == "cpu":
             lanes, slots = int(ints[LANES]), self._vector_slots()
@@ -223,7 +244,7 @@ class _Search:
         return resources.threads_of(tile, ints) % multiple == 0
 
     def _is_intensive(self, tile: np.ndarray) -> bool:
-        """Whether computing on the tile takes longer than loading it from the next level (MemPerf > MaxComputePerf)."""
+        """Return whether computing on the tile takes longer than loading it from the next level (MemPerf > MaxComputePerf)."""
         hw, op = self.graph.hardware, self.graph.operator
         names = ("shared", "dram") if hw.kind == "gpu" else ("l1", "l2", "dram")
         bandwidth = hw.level(names[int(tile[LEVEL])]).bandwidth

@@ -1,4 +1,4 @@
-"""Best-first search over tiles, keyed by traffic and waves: our reconstruction of Welder's search (OSDI 2023).
+"""Best-first search over tile sizes by memory traffic and waves of blocks: our reconstruction of Welder (OSDI 2023).
 
 The sources are notes on the paper's artifact and on its successor BitBLAS. A priority queue, keyed by (traffic + 1) x waves,
 begins at tiles of 1. Neighbours have the next larger size of one axis. The search stops when the queue is empty or after 2,000
@@ -36,12 +36,12 @@ WARPS = 4
 """Desired number of warps in a block (BitBLAS)."""
 
 Key = tuple[float, int]
-"""Sort key of the queue, smallest first."""
+"""Sort key of the search's queue: (score, minus the size of the reduction tile), smallest first."""
 
 
 @dataclass(frozen=True)
 class Welder(ConstructingByRules):
-    """Welder's best-first search over tiles with the graph's default knobs and virtual threads. It is deterministic."""
+    """Welder's best-first search over tiles, with the graph's default knobs and virtual threads. It is deterministic."""
 
     space: str = "tree"
     limit: int = 2000
@@ -51,7 +51,7 @@ class Welder(ConstructingByRules):
     top_k: int = 64
     """Maximum number of programs that are measured."""
     per_register_tile: int = 2
-    """Number of programs of one register tile that are measured before all other programs."""
+    """Number of programs of each register tile to measure first; all other programs of the ranking follow."""
 
     def __post_init__(self) -> None:
         if min(self.limit, self.kept, self.top_k) < 1:
@@ -64,7 +64,10 @@ class Welder(ConstructingByRules):
             session.measure([schedule])
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(programs [P, ROW] with a tile for every level, best key first; number of states visited)."""
+        """Construct programs by the search, without calling the model.
+
+        Return (programs [P, ROW] with a tile for every level, best key first; number of states visited).
+        """
         best = [graph.initial().row.copy()]
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
@@ -79,7 +82,10 @@ class Welder(ConstructingByRules):
         return best, visited
 
     def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
-        """The first `kept` rows for every power of two of elements in the level's tile. A block needs many threads too."""
+        """Return the first `kept` programs for every power of two of elements in the level's tile.
+
+        Tiles of all sizes are kept, because a block needs many threads too.
+        """
         taken: dict[int, int] = {}
         some = []
         for row in rows:
@@ -106,10 +112,11 @@ class Welder(ConstructingByRules):
 
 
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
-    """(score, minus the size of the reduction tile): for equal scores, the longer reduction step has the smaller key.
+    """Return the sort key of a program, which is smallest for the best: (score, minus the size of the reduction tile).
 
-    The score is (bytes moved into the current level by a tile over the whole reduction + 1) x waves of tiles. On a GPU it is also
-    multiplied by the ratio between a block's warps and four warps, or the reciprocal if that is larger.
+    For equal scores, the longer reduction step has the smaller key. The score is (bytes moved into the current level by a tile
+    over the whole reduction + 1) x waves of tiles. On a GPU it is also multiplied by the ratio between a block's warps and four
+    warps, or the reciprocal if that is larger.
     """
     ints = graph.tables.ints
     extents = ints[EXTENT : EXTENT + MAX_AXES]

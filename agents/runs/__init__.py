@@ -1,1 +1,1 @@
-"""Runs of commands: settings, jobs, journals, rows and tables of results."""
+"""Shared parts of commands that run searches: settings, jobs, journals, and tables of results."""

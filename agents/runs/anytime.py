@@ -1,7 +1,7 @@
 """Anytime curves of searches by the model alone: the best latency after every evaluation, until a budget is spent.
 
-A strategy constructs again and again (`agents.strategy.Constructs`) while the budget lasts; each construction is a round. A
-strategy that ends sooner is started again, unless it has constructed everything that it can. Only the curve is carried over.
+A strategy constructs rankings (`agents.strategy.Constructs`) while the budget lasts; each one is a round. A strategy that ends
+sooner is started again, unless it has constructed everything that it can. Only the curve is carried over.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
 WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
-"""Operators that a process searches first to warm up (one is enumerated, one bounded), and the budget of evaluations."""
+"""Operators that a process searches first to compile its code, and the budget of evaluations for each.
+
+One of them is enumerated, the other bounded.
+"""
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: a strategy of the registry on one task, with a seed, until evaluations and seconds are both spent."""
+    """One search of a study: a strategy on one task with a seed, until its evaluations and its seconds are both spent."""
 
     strategy: str
     """The strategy's name in the study."""
     of: str
-    """The strategy's name in the registry."""
+    """The strategy's registered name, from which its code is loaded."""
     parameters: Mapping[str, Any]
     operator: str
     hardware: str
@@ -47,11 +50,14 @@ class Search:
     once: bool = False
     """Whether the search ends with its first round."""
     policy: str = ""
-    """Digest of the policy in the folder `parameters["checkpoint"]`."""
+    """Digest of the policy's weights in the folder `parameters["checkpoint"]`; empty without a policy."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that the outcome depends on, with defaults. A policy counts by its content, not its path."""
+        """Everything that the outcome depends on, as JSON values, with default hyperparameters.
+
+        A policy counts by its content, not by its path.
+        """
         (found,) = fingerprints([operators.parse(self.operator)], self.hardware, self.space).values()
         plain = {**asdict(self), "fingerprint": found}
         strategy: Any = get_strategy(self.of, **self.parameters)
@@ -65,9 +71,9 @@ class Search:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """Run a search and return its row: configuration, curve, result of the first round, evaluations and processor seconds.
+    """Run a search and return its row: configuration, curve, result of the first ranking, evaluations and processor seconds.
 
-    Loading and compiling take place before the clock starts.
+    The code is loaded and compiled before the clock starts.
     """
     _warm(search.of, tuple(sorted(search.parameters.items())), search.hardware, search.space)
     graph = WatchedGraph(search.operator, search.hardware, search.space, search.evaluations, search.seconds)
@@ -81,9 +87,9 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
-    """Search until the graph's budget is spent, or for one round.
+    """Run the search's strategy until the graph's budget is spent, or for one ranking.
 
-    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first round, or of the
+    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first ranking, or of the
     search if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()
@@ -118,12 +124,12 @@ def _mark(graph: WatchedGraph) -> dict[str, float | None]:
 
 
 def constructing() -> list[str]:
-    """Strategies of the registry that search by the model alone."""
+    """Return the names of the registered strategies that can search by the model alone."""
     return [name for name in strategies_for(CONSTRUCTIONS) if isinstance(get_strategy(name), Constructs)]
 
 
 def digest_of_policy(folder: Path) -> str:
-    """Sixteen hexadecimal digits that identify a policy's weights. FileNotFoundError if the weights are missing."""
+    """Return sixteen hexadecimal digits that identify a policy's weights. FileNotFoundError if the weights are missing."""
     return digest_of_file(folder / POLICY)
 
 

@@ -1,4 +1,4 @@
-"""Times of calls as users make them: from Python in this process, on inputs placed in memory like NumPy arrays."""
+"""Time calls of kernels as users make them: from Python in this process, on inputs placed in memory like NumPy arrays."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TURN = 20e-3
 
 
 def placed(array: np.ndarray, offset: int) -> np.ndarray:
-    """A copy of the array that begins `offset` bytes past a cache line."""
+    """Copy an array to memory that begins `offset` bytes past a cache line."""
     copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Mean seconds of a call: uncounted calls for SETTLE seconds, then counted calls for about TURN seconds."""
+    """Return the mean seconds of a call over about 20 ms (`TURN`), after uncounted calls for 40 ms (`SETTLE`)."""
     begin, settled = time.perf_counter(), 0
     while settled == 0 or time.perf_counter() - begin < SETTLE:
         call()

@@ -1,4 +1,4 @@
-"""Files and folders of results. Every file is written as a whole."""
+"""Write files and folders of results. Every file is written as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running one job: a search in a session. Its trials are written when they end, its outcome at the end of the search."""
+"""Run one job, a search in a session. Its trials are written when they end, its outcome at the end of the search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a job. `construction_s` is the search's wall time outside of `Session.measure`."""
+    """Outcome of a job: its status, counts, costs and best schedule.
+
+    `construction_s` is the search's wall time outside of `Session.measure`.
+    """
 
     status: str
     error: str = ""
@@ -46,10 +49,10 @@ class Outcome:
 
 
 class Jobs:
-    """Jobs of one comparison, with a common backend, store and folder."""
+    """Runs the jobs of one comparison, with a common backend, store and folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
-        """Open the results and the store, and make their folders.
+        """Open the journal of trials and the store, and make their folders.
 
         ValueError if a folder cannot be written, or another process works in it.
         """
@@ -60,7 +63,10 @@ class Jobs:
         self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
     def finished(self, job: Job) -> Outcome | None:
-        """Outcome of a job that was finished with the same configuration, otherwise None. `Results.check` is called first."""
+        """Return the stored outcome of a job that was finished with the same configuration; None if it was not.
+
+        ValueError if its earlier trials have another fingerprint (`Results.check`).
+        """
         self.results.check(job)
         path = self._path(job)
         if not path.exists():
@@ -69,7 +75,10 @@ class Jobs:
         return found if len(self.results.rows(job)) == found.trials else None
 
     def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
-        """Search and return the outcome. The store answers known trials. Only a job with status DONE counts as finished."""
+        """Run a job's search and return its outcome.
+
+        The store answers known trials. Only a job with status DONE counts as finished.
+        """
         self.results.keep_only(job)
 
         def observed(row: TraceRow) -> None:
@@ -79,23 +88,26 @@ class Jobs:
         return self._end(job, *attempt(job, self.backend, self.store, observed))
 
     def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
-        """Record and return the result of `attempt` in another process."""
+        """Record the trials and outcome of a job that `attempt` ran in another process; return the outcome."""
         self.results.keep_only(job)
         self.results.put_all(job, trials)
         return self._end(job, outcome, trace)
 
     def close(self) -> None:
-        """Release the folder for other processes; otherwise this happens when the object is deleted."""
+        """Close the journal and unlock the folder for other processes; otherwise this happens when the object is deleted."""
         self.results.close()
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
-        """Call the function `warm_up`. Its error is written to a file next to the jobs."""
+        """Load and compile the code of a job's strategy (`warm_up`). Its error is written to a file next to the jobs."""
         if (error := warm_up(job)) is not None:
             write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
 
     def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
-        """Record how a job ended and return its outcome. The traceback of an unexpected error is written to a file of its own."""
+        """Record how a job ended and return its outcome.
+
+        The traceback `trace` of an unexpected error is written to a file of its own.
+        """
         if trace:
             path = self.folder / f"{job.key}.error.txt"
             write_text(path, trace)
@@ -113,7 +125,7 @@ class Jobs:
 def attempt(
     job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
 ) -> tuple[Outcome, str]:
-    """Search for a job; return (outcome, traceback of an unexpected error or empty text)."""
+    """Run a job's search; return (outcome, traceback of an unexpected error or empty text)."""
     trials = 0
 
     def observed(row: TraceRow) -> None:
@@ -133,7 +145,7 @@ def attempt(
 
 
 def unguided(job: Job) -> str:
-    """Warning about a search whose budget ends before its own measurements guide it; empty for other searches."""
+    """Return a warning if a job's budget ends before measurements guide its search; empty for other jobs."""
     first, trials = getattr(get_strategy(job.of, **job.hyperparameters), "unguided", 0), job.budget.trials
     if trials is None or trials > first:
         return ""

@@ -30,13 +30,14 @@ MOST_BYTES = 256 << 20
 
 
 class Journal:
-    """The rows of a file, indexed by name. Only this process adds rows, from any thread."""
+    """The rows of a journal file, indexed by name. Only this process adds rows, from any thread."""
 
     def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
-        """Read the file. A row's name is the tuple of its values of `fields`. Of rows with equal names, the last counts.
+        """Open a journal file and read its rows.
 
-        Without fields, names are row numbers from 0. `finite` refuses numbers that JSON lacks, such as infinity. ValueError if
-        another process writes to the file, and for a row that lacks a field.
+        A row's name is the tuple of its values of `fields`. Of rows with equal names, the last counts. Without fields, names are
+        row numbers from 0. `finite` refuses numbers that JSON lacks, such as infinity. ValueError if another process writes to
+        the file, and for a row that lacks a field.
         """
         self.path, self._fields, self._finite = path, tuple(fields), finite
         self._writing = threading.Lock()
@@ -70,7 +71,7 @@ class Journal:
                 self._take(row)
 
     def drop(self, names: Collection[Hashable]) -> None:
-        """Remove rows by name, also from the file, which is replaced as a whole."""
+        """Remove rows by name, also from the file, which is written again as a whole."""
         if not names:
             return
         held: list[FileIO] = []
@@ -125,18 +126,21 @@ def hold(path: Path) -> FileIO:
 
 
 def locked(folder: Path) -> FileIO:
-    """Lock a folder for this process and return the open lock file. ValueError if another process has locked it."""
+    """Lock a folder for this process and return the open lock file, which holds the lock until it is closed.
+
+    ValueError if another process has locked it.
+    """
     return hold(make_folder(folder) / ".lock")
 
 
 def lying(path: Path) -> Path:
-    """Path from which a journal is read: the compressed file if `path` is missing or empty, otherwise `path`."""
+    """Return the path from which a journal is read: the compressed file if `path` is missing or empty, otherwise `path`."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file of JSON lines, plain or compressed (`lying`); empty if the file is missing.
+    """Read the rows of a file of JSON lines, plain or compressed (`lying`); empty if the file is missing.
 
     A line that cannot be parsed was cut off when its process ended; it is left out. ValueError for a broken gzip file, or a file
     that is not text.
@@ -150,12 +154,12 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
-    """Rows as lines of JSON. With `finite`, ValueError for NaN and infinity."""
+    """Encode rows as lines of JSON. With `finite`, ValueError for NaN and infinity."""
     return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
 
 
 def _write(file: FileIO, text: bytes) -> None:
-    """Append the whole text, or nothing if the disk is full."""
+    """Append the whole text to a file, or nothing if the disk is full."""
     end, left = file.seek(0, os.SEEK_END), memoryview(text)
     try:
         while left:
@@ -171,7 +175,7 @@ def _unpack(file: FileIO, path: Path) -> None:
 
 
 def _mend(file: FileIO) -> None:
-    """Cut a torn last line off. A whole last line without a line end gets one."""
+    """Repair the end of a file: cut off a torn last line, or give a whole last line its line end."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
     if file.read() in (b"", b"\n"):
         return

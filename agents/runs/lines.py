@@ -1,4 +1,4 @@
-"""The searches of a study. Each is written to a journal as soon as it ends, so that a stopped command resumes."""
+"""Run the searches of a study. Each is written to a journal as soon as it ends, so that a stopped command resumes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ Found = TypeVar("Found")
 
 
 class Keyed(Protocol):
-    """A search whose key identifies it and everything that its outcome depends on."""
+    """Interface of a search whose key identifies it and everything that its outcome depends on."""
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits."""
+        """Sixteen hexadecimal digits that identify the search."""
 
 
 def run_missing(
     wanted: Sequence[Keyed], kept: Journal, processes: int, console: Console,
     work: Callable[[Any], dict[str, Any]] = run_search,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run the missing searches by `work`, in parallel, and return the rows of all searches in their order."""
+    """Run those searches of `wanted` that the journal `kept` lacks, in parallel, and return the rows of all in their order.
+
+    `work` runs one search and returns its row.
+    """
     keys = [search.key for search in wanted]
     left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
     if len(left) < len(wanted):

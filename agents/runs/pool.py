@@ -1,4 +1,4 @@
-"""Parallel searches, each in a process of its own with one thread. Results are yielded in the order in which they end."""
+"""Run searches in parallel, each in a process of its own with one thread. Results are yielded in the order in which they end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _warm: set[tuple[str, str]] = set()
 
 
 def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
-    """Run the missing jobs in parallel, keep each outcome, and yield (job, outcome) as jobs end.
+    """Run the missing jobs in parallel, record each outcome, and yield (job, outcome) as jobs end.
 
     An exception ends only its own job. Closing the iterator drops the remaining jobs.
     """
@@ -75,7 +75,7 @@ def _take(backend: Backend) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended; otherwise it would wait for jobs forever."""
+    """Wait in a worker for the end of its parent process and end this process then; it would wait for jobs forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -83,7 +83,10 @@ def _end_with_parent() -> None:
 
 
 def _search(job: Job) -> tuple[Job, list[TraceRow], Outcome, str]:
-    """Load the strategy's code, then search: (job, its trials, its outcome, traceback of an unexpected error)."""
+    """Run a job in a worker process, after loading the strategy's code.
+
+    Return (job, its trials, its outcome, traceback of an unexpected error).
+    """
     if (job.of, str(job.hyperparameters)) not in _warm:
         _warm.add((job.of, str(job.hyperparameters)))
         warm_up(job)

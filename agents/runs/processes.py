@@ -1,4 +1,4 @@
-"""Running another program that never outlives this process."""
+"""Run another program so that it cannot outlive this process."""
 
 from __future__ import annotations
 

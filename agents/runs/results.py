@@ -1,4 +1,7 @@
-"""The journal of trials: a row per trial, appended when the trial ends. Written rows are never lost or duplicated."""
+"""The journal of trials in results.jsonl: one row per trial, appended when the trial ends.
+
+Written rows are never lost or duplicated.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,22 @@ FIELDS = (
     "operator", "hardware", "backend", "strategy", "seed", "trial", "elapsed_s", "schedule", "seconds", "status",
     "evaluations", "fingerprint", "job",
 )  # fmt: skip
-"""Fields of every line. `seconds` is null unless the status is OK; `job` names the configuration of the trial."""
+"""Fields of every line of results.jsonl.
+
+`seconds` is null unless the status is OK; `job` is a key that names the configuration of the trial.
+"""
 SLOT = ("operator", "hardware", "backend", "strategy", "seed")
-"""Fields whose values make up `Job.slot`."""
+"""Fields of a row whose values make up `Job.slot`, which identifies the job."""
 
 
 class Results:
-    """The rows of results.jsonl.
+    """The journal results.jsonl of all jobs' trials: one row per trial.
 
-    A repeated search finds its rows here. A trial with the same result keeps its row.
+    A trial of a repeated search keeps its earlier row if its schedule and status are the same.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file. ValueError if another process writes to it."""
+        """Open and read results.jsonl. ValueError if another process writes to it."""
         self.path = path
         self._journal = Journal(path, ("job", "trial"), finite=True)
         self._trials: dict[str, set[int]] = {}
@@ -38,15 +44,18 @@ class Results:
                 self._note(row)
 
     def close(self) -> None:
-        """Close the file, so that other processes can write."""
+        """Close the journal of trials, so that other processes can write to it."""
         self._journal.close()
 
     def rows(self, job: Job) -> list[dict[str, Any]]:
-        """The trials of a job in order."""
+        """Return the rows of a job's trials in order."""
         return self._rows(job.key)
 
     def check(self, job: Job) -> None:
-        """Check that earlier trials in the job's slot have its fingerprint. ValueError if not. An empty fingerprint passes."""
+        """Check that earlier trials in the job's slot have its fingerprint. ValueError if not.
+
+        A slot is operator, machine, backend, strategy and seed. An empty fingerprint passes.
+        """
         if not job.fingerprint:
             return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
@@ -57,16 +66,19 @@ class Results:
             )
 
     def keep_only(self, job: Job) -> None:
-        """Drop rows of an earlier version of the job: the same slot with other code or hyperparameters."""
+        """Drop rows of earlier versions of the job: those with the same slot (see `check`) but another key.
+
+        Another key means other code or hyperparameters.
+        """
         for key in self._keys.get(job.slot, set()) - {job.key}:
             self._cut(key, 0)
 
     def put(self, job: Job, trial: TraceRow) -> None:
-        """Write one trial. An existing row with the same schedule and status stays."""
+        """Write one trial of a job. An existing row with the same schedule and status stays."""
         self.put_all(job, [trial])
 
     def put_all(self, job: Job, trials: Sequence[TraceRow]) -> None:
-        """Append trials in one write, each like `put`."""
+        """Write trials of a job in one append, each like `put`."""
         fresh = []
         key = job.key
         for row in (row_of(job, trial, key) for trial in trials):
@@ -81,7 +93,7 @@ class Results:
             self._note(row)
 
     def cut(self, job: Job, trials: int) -> None:
-        """Drop rows of a job after its first `trials` trials."""
+        """Drop the rows of a job after its first `trials` trials."""
         self._cut(job.key, trials)
 
     def _rows(self, key: str) -> list[dict[str, Any]]:
@@ -92,7 +104,7 @@ class Results:
         self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
 
     def _cut(self, key: str, trials: int) -> None:
-        """Drop a job's rows from trial number `trials` on, also in the file."""
+        """Drop the rows of the job with this key from trial number `trials` on, also in the file."""
         if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
             self._journal.drop({(key, trial) for trial in stale})
             self._trials[key] -= stale
@@ -108,7 +120,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
-    """A trial of the job with this key as a row of JSON values with the fields FIELDS."""
+    """Return a trial of the job with this key as a row of JSON values with the keys `FIELDS`."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
     return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))

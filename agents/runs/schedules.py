@@ -1,4 +1,4 @@
-"""The schedules of a task that a study visits: its whole space, or a random draw from it."""
+"""Choose the schedules of a task that a study visits: the whole space, or a random draw from it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 MISSES = 200
-"""Number of consecutive known random schedules after which a space counts as exhausted."""
+"""Number of consecutive random schedules that are already known after which a space counts as exhausted."""
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """All legal schedules of a space, or `count` distinct random schedules (fewer if the space has no more)."""
+    """Return all legal schedules of a space, or `count` distinct random schedules (fewer if the space has no more)."""
     graph = ConstructionGraph(op, hw, space)
     if count is None:
         return [Schedule(row) for batch in graph.enumerate() for row in batch]

@@ -1,4 +1,4 @@
-"""Settings of a comparison: the configuration, checked and resolved, and the jobs that it makes."""
+"""Settings of a comparison of strategies: the configuration, checked and resolved, and the jobs that it makes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POOLS = ("local", "ray")
 
 @dataclass(frozen=True)
 class Job:
-    """One search: a strategy with its hyperparameters and a seed, on one operator, within a budget."""
+    """One search of a comparison: a strategy with its hyperparameters and a seed, on one operator, within a budget."""
 
     operator: Operator
     hardware: Hardware
@@ -52,12 +52,15 @@ class Job:
 
     @property
     def slot(self) -> tuple[str, str, str, str, int]:
-        """Fields of a result row that identify its job."""
+        """The fields of a result row that identify the job: operator, machine, backend, strategy and seed."""
         return (str(self.operator), self.hardware.name, self.backend, self.strategy, self.seed)
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the task in the space that the strategy searches; empty if a library of the strategy is missing."""
+        """Fingerprint of the task in the space that the strategy searches, which changes with rules and model.
+
+        It is empty if a library that the strategy needs is missing.
+        """
         try:
             space = get_strategy(self.of, **self.hyperparameters).space
         except ImportError:
@@ -66,7 +69,7 @@ class Job:
 
     @property
     def config(self) -> dict[str, object]:
-        """Everything that the outcome depends on, as JSON values."""
+        """Everything that the job's outcome depends on, as JSON values."""
         operator, hardware, backend, strategy, seed = self.slot
         return {
             "operator": operator,
@@ -90,7 +93,10 @@ class Job:
 
 
 def _content(history: object) -> str | None:
-    """Sixteen hexadecimal digits of the files of a history (earlier trials that a search starts from); None without a history."""
+    """Return sixteen hexadecimal digits of the files of a history (earlier trials that a search starts from).
+
+    None without a history.
+    """
     if not history:
         return None
     path = located(str(history))
@@ -102,24 +108,27 @@ def _content(history: object) -> str | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings of a comparison."""
+    """Settings of a comparison, checked and resolved: its jobs, backend, output folder and store."""
 
     jobs: tuple[Job, ...]
     backend: Backend
     rounds: int
     processes: int
-    """Number of processes that time the winners, one after another."""
+    """Number of processes that time the best programs again, one after another."""
     output: Path
     store: Path
     figures: bool
     config: dict[str, object]
-    """The configuration as it was given."""
+    """The configuration as it was given, before it was resolved."""
     group: str | None = None
-    """The multirun that contains this comparison."""
+    """Name of the multirun that contains this comparison."""
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
-    """Resolve a configuration. By default, results are written below outputs/`purpose`. ValueError names the fault."""
+    """Check and resolve the configuration of a comparison. ValueError names the fault.
+
+    By default, results are written below outputs/`purpose`.
+    """
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     if "threads" in plain:
@@ -149,17 +158,17 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
 
 
 def short_hash(value: object) -> str:
-    """Sixteen hexadecimal digits of a JSON value's hash."""
+    """Return sixteen hexadecimal digits of the hash of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def digest_of_file(path: str | Path) -> str:
-    """Sixteen hexadecimal digits that identify a file's content. FileNotFoundError if the file is missing."""
+    """Return sixteen hexadecimal digits that identify a file's content. FileNotFoundError if the file is missing."""
     return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
 
 
 def code_digest() -> str:
-    """Digest of the program text that a search runs, followed by the loaded plugins' packages and versions.
+    """Return the digest of the program text that a search runs, followed by the loaded plugins' packages and versions.
 
     When it changes, jobs are repeated; their timings are stored.
     """
@@ -177,7 +186,10 @@ def _own_digest() -> str:
 
 
 def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
-    """The backend `name`. `recorded` reads the table `recording`, or shipped tables. `measure` selects the measuring pool."""
+    """Make the backend `name`.
+
+    `recorded` reads the table `recording`, or shipped tables. `measure` selects the measuring pool, local or Ray.
+    """
     pool = measure.get("pool", "local")
     check_known("measure.pool", pool, POOLS)
     if pool == "ray":
@@ -193,9 +205,10 @@ def _seeds(value: object) -> list[int]:
 
 
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
-    """Strategy -> (registered name, hyperparameters), in the given order.
+    """Return name in the configuration -> (registered strategy, hyperparameters) of each strategy to run, in the given order.
 
-    `strategies.<name>.of` names the registered strategy of a variant <name>. `space` applies to all strategies.
+    An entry `strategies.<name>` with a field `of` is a variant of the registered strategy that `of` names. If the configuration
+    has a `space`, it becomes a hyperparameter of every strategy.
     """
     found = plain.get("strategies") or {}
     if not found:

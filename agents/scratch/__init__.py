@@ -1,1 +1,1 @@
-"""Agents that learn one task from scratch. The session of a frozen suite provides their environments and counts the steps."""
+"""Agents that learn one task from scratch in environments of a frozen suite's session, which counts the steps."""

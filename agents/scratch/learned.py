@@ -1,4 +1,4 @@
-"""Base of agents that learn from scratch: most steps are training, then the policy's programs are measured."""
+"""Base of agents that learn one task from scratch: most steps are training, then the policy's programs are measured."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from gensor_gym.env import CONSTRUCT
 from gensor_gym.suites.session import LearningSession
 
 Act = Callable[[Any, np.ndarray, bool], int]
-"""(observation, legal actions bool [N], whether to take the most probable action) -> action."""
+"""A policy as a function: (observation, legal actions bool [N], whether to take the most probable action) -> action."""
 
 
 @dataclass(frozen=True)
 class FromScratch(ABC):
-    """Learn in environments of the session, then measure the programs of one greedy episode and of sampled episodes."""
+    """Base of agents that train a policy in environments of the session, then measure the programs that it constructs.
+
+    These are the programs of one greedy episode and of sampled episodes.
+    """
 
     space: str = "gensor"
     shown: int = 2000
-    """Number of steps reserved for the episodes whose programs are measured."""
+    """Number of environment steps reserved for the episodes whose programs are measured."""
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
-        """Learn and measure until no trial is left. BudgetSpent passes through. ValueError for a session without environments."""
+        """Train the policy, then run episodes and measure their programs until no trial is left.
+
+        BudgetSpent passes through. ValueError for a session without environments.
+        """
         if not isinstance(session, LearningSession):
             raise ValueError(f"{type(self).__name__} learns in environments: expected a session of from_scratch of suite v1")
         act = self.learn(session, int(rng.integers(2**31)))
@@ -36,16 +42,16 @@ class FromScratch(ABC):
             session.measure([env.get_wrapper_attr("schedule")])
 
     def environment(self) -> dict[str, Any]:
-        """Name and keyword arguments of the agent's environment, for `LearningSession.make_env`."""
+        """Return the name and keyword arguments of the agent's environment, for `LearningSession.make_env`."""
         return {"name": CONSTRUCT}
 
     @abstractmethod
     def learn(self, session: LearningSession, seed: int) -> Act:
-        """Learn and return the policy; leave `shown` steps of the session."""
+        """Train and return the policy; leave `shown` steps of the session unused."""
 
 
 def show(env: Any, act: Act, greedy: bool) -> None:
-    """Run one episode. Its program is the environment's schedule at the end."""
+    """Run one episode of the policy `act`. The program is then the environment's schedule."""
     observation, _ = env.reset()
     ended = False
     while not ended:

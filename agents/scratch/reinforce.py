@@ -1,4 +1,4 @@
-"""REINFORCE through `Write-v0`: the learner of `columns` on a single task, with a budget of environment steps."""
+"""REINFORCE in `Write-v0`: the learner of `agent=columns` on a single task, within a budget of environment steps."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gensor_gym.suites.session import LearningSession
 
 
 class CountedLearner(ColumnLearner):
-    """A learner that writes its programs in a session's environments, which count the steps."""
+    """A learner that writes its programs in a session's environments, so that their steps are counted."""
 
     session: LearningSession
 
     def writing(self, hardware: Hardware) -> Any:
-        """Return the session's environments, for the session's machine."""
+        """Return the session's environments, which are all for the session's machine."""
         return self._envs
 
     def within(self, session: LearningSession) -> CountedLearner:
-        """Write through a session's environments from now on; return the learner itself."""
+        """Use a session's environments from now on; return the learner itself."""
         made = {"choices": "columns", "masked": False, "autoreset_mode": "Disabled"}
         self._envs = session.make_vec(self.settings["programs"], WRITE, **made)
         return self
@@ -34,7 +34,7 @@ class CountedLearner(ColumnLearner):
 
 @dataclass(frozen=True)
 class ScratchReinforce:
-    """REINFORCE on ranks through `Write-v0`: the learner of `columns`, from scratch on one task."""
+    """REINFORCE on ranks: the learner of `agent=columns`, trained from scratch on one task through `Write-v0`."""
 
     space: str = "gensor"
     width: int = 64
@@ -46,7 +46,7 @@ class ScratchReinforce:
     entropy: float = 0.02
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
-        """Learn while steps are left, then measure the most probable program and further distinct draws.
+        """Train while steps are left, then measure the most probable program and further distinct draws.
 
         ValueError for a session without environments.
         """

@@ -1,8 +1,8 @@
-"""Algorithms of stable-baselines3 and sb3-contrib, trained from scratch with their defaults, except for expensive settings.
+"""Algorithms of stable-baselines3 and sb3-contrib, trained on one task from scratch with their defaults.
 
-Rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512 instead of 64. DQN learns from
-128 transitions for every 16 steps instead of 32 for every 4, which is the same ratio, and its buffer is no larger than the number
-of steps. PPO and DQN have no masks and may choose illegal actions; each costs a step.
+Expensive settings differ: rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512
+instead of 64. DQN learns from 128 transitions for every 16 steps instead of 32 for every 4, which is the same ratio, and its
+buffer is no larger than the number of steps. PPO and DQN have no masks and may choose illegal actions; each costs a step.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sb3(FromScratch):
-    """Base of agents with an algorithm of stable-baselines3 or sb3-contrib."""
+    """Base of agents that train an algorithm of stable-baselines3 or sb3-contrib on one task from scratch."""
 
     num_envs: int = 32
 
     def learn(self, session: LearningSession, seed: int) -> Act:
-        """Train the algorithm's model; return its predictions as the policy."""
+        """Train a model of the algorithm; return its predictions as the policy."""
         from gensor_gym.env.sb3 import ConstructVecEnv
 
         seed = seed_of_run(seed)
@@ -46,10 +46,10 @@ class Sb3(FromScratch):
 
     @abstractmethod
     def make(self, envs: ConstructVecEnv, seed: int) -> Any:
-        """An untrained model for these environments."""
+        """Make an untrained model for these environments."""
 
     def acting(self, model: Any) -> Act:
-        """The model's policy in one environment. It ignores the legal actions."""
+        """Return the model as a policy in one environment, which ignores the mask of legal actions."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, deterministic=greedy)[0])
@@ -59,34 +59,34 @@ class Sb3(FromScratch):
 
 @dataclass(frozen=True)
 class ScratchPpo(Sb3):
-    """PPO of stable-baselines3 in `Construct-v0`. It has no action masks."""
+    """PPO of stable-baselines3 in `Construct-v0`, without action masks, trained on one task from scratch."""
 
     def make(self, envs: ConstructVecEnv, seed: int) -> PPO:
-        """An untrained PPO with the settings of the module's docstring."""
+        """Make an untrained PPO with the settings that the module describes."""
         return PPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
 
 
 @dataclass(frozen=True)
 class ScratchDqn(Sb3):
-    """DQN of stable-baselines3 in `Construct-v0`. It has no action masks."""
+    """DQN of stable-baselines3 in `Construct-v0`, without action masks, trained on one task from scratch."""
 
     num_envs: int = 16
 
     def make(self, envs: ConstructVecEnv, seed: int) -> DQN:
-        """An untrained DQN with the settings of the module's docstring."""
+        """Make an untrained DQN with the settings that the module describes."""
         return DQN("MlpPolicy", envs, buffer_size=50_000, batch_size=128, train_freq=1, seed=seed, device="cpu")
 
 
 @dataclass(frozen=True)
 class ScratchMaskedPpo(Sb3):
-    """MaskablePPO of sb3-contrib in `Construct-v0`, whose actions are primitives."""
+    """MaskablePPO of sb3-contrib in `Construct-v0`, whose actions are primitives, trained on one task from scratch."""
 
     def make(self, envs: ConstructVecEnv, seed: int) -> MaskablePPO:
-        """An untrained MaskablePPO with the settings of the module's docstring."""
+        """Make an untrained MaskablePPO with the settings that the module describes."""
         return MaskablePPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
 
     def acting(self, model: Any) -> Act:
-        """The model's policy in one environment. It takes only legal actions."""
+        """Return the model as a policy in one environment, which takes only legal actions."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, action_masks=legal, deterministic=greedy)[0])
@@ -96,11 +96,11 @@ class ScratchMaskedPpo(Sb3):
 
 @dataclass(frozen=True)
 class ScratchMaskedWriting(ScratchMaskedPpo):
-    """MaskablePPO of sb3-contrib in `Write-v0`."""
+    """MaskablePPO of sb3-contrib in `Write-v0`, which writes whole programs, trained on one task from scratch."""
 
     def environment(self) -> dict[str, Any]:
-        """Choose `Write-v0` with sizes as choices; there are 256 sizes.
+        """Choose `Write-v0` with sizes as actions; there are 256 sizes.
 
-        With whole columns, choices would be more than a thousand, and a run would be four times as expensive.
+        With whole columns, actions would be more than a thousand, and a run would be four times as expensive.
         """
         return {"name": WRITE}

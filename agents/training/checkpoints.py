@@ -1,4 +1,4 @@
-"""Checkpoints of a training, from which it resumes with an identical learning curve.
+"""Write and read checkpoints of a training, from which it resumes with an identical learning curve.
 
 A checkpoint contains the model (`agents.training.state.model`), the running episodes, and every random stream (torch, NumPy,
 Python, and one for each environment). It must be written between rollouts, after the model has learned from the last rollout.
@@ -23,7 +23,10 @@ from gensor_gym.env.seeds import seed_of_run
 
 
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
-    """Write a checkpoint with the seconds of training so far. An earlier file is replaced only when the new file is complete."""
+    """Write a checkpoint of a model and of the `seconds` of training so far.
+
+    An earlier file is replaced only when the new file is complete.
+    """
     state = {
         "seconds": seconds, "model": state_of_model(model), "environments": model.get_env().unwrapped.state(),
         "torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate(),
@@ -32,7 +35,7 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
-    """Load (model, seconds of training so far), and restore `env` and the random streams of this process.
+    """Load a checkpoint as (model, seconds of training so far), and restore `env` and the random streams of this process.
 
     ValueError if the configuration differs. The check precedes any use of the stored state.
     """
@@ -48,7 +51,10 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
 
 def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Check that a checkpoint's settings are the present ones. ValueError names the settings that differ."""
+    """Check that the settings `begun` in a checkpoint equal the current ones, `here`.
+
+    ValueError names the settings that differ.
+    """
     names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # "drawn" exists only if operators were drawn
     if differing := [name for name in names if begun.get(name) != here.get(name)]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Training of policies that write programs column by column (`agent=columns`), for `gensor train`.
+"""Train policies that write programs column by column (`agent=columns`), for `gensor train`.
 
 The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`. A written program counts as one step,
 which is one evaluation of the model. Curves, validation, checkpoints and cards are those of all agents.
@@ -39,7 +39,7 @@ from gensor_gym.operators.types import Operator
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
-    """Train and save a policy; return (learner, processor seconds of training, whether it was resumed).
+    """Train a policy that writes columns, and save it; return (learner, processor seconds of training, whether it was resumed).
 
     Processor seconds do not include other work on the machine. ValueError names a bad setting.
     """
@@ -71,7 +71,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
+    """Make the graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
 
     `agent.unrecorded` operators are added: for a CPU from unrecorded classes, for a GPU from the given operators. With
     `agent.machines` every operator has a machine of its own, drawn near these machines.
@@ -98,7 +98,10 @@ def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
 def _train(
     learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
 ) -> float:
-    """Train to the end; return the processor seconds of training, without curve, validation and checkpoints."""
+    """Train the learner to the end, with curve, validation and checkpoints.
+
+    Return the processor seconds of the training alone.
+    """
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():
         every.skip_to(learner.num_timesteps)
@@ -125,7 +128,7 @@ def _train(
 
 
 def score(learner: ColumnLearner, judges: list[Choices], config: dict[str, Any]) -> dict[str, float]:
-    """Score `over_floor` on the validation tasks, of the best of `eval_episodes` programs for each."""
+    """Compute the score `over_floor` on the validation tasks, with the best of `eval_episodes` programs for each."""
     rng, found = np.random.default_rng(config["seed"]), []
     for choices in judges:
         rows = write(learner.network, choices, config["eval_episodes"], Memory(1.0), rng)
@@ -141,5 +144,5 @@ def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
 
 
 def _begun(config: dict[str, Any]) -> dict[str, Any]:
-    """Facts about the configuration and its tasks that a checkpoint must match."""
+    """Return the facts about a configuration and its tasks that a checkpoint must match."""
     return {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}

@@ -13,14 +13,14 @@ from agents.policies.card import CARD
 from gensor_gym.foreign import read_json, read_objects
 
 POINTS = 200
-"""Number of steps at which the runs of a group are sampled."""
+"""Number of steps at which the learning curves of a group of runs are sampled."""
 PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
 """Configuration entries in which the runs of one group may differ."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A training run: folder, card, and curve (steps, mean return) as float64 [N]."""
+    """A training run: its folder and card, and the curve of mean returns over steps, float64 [N] each."""
 
     folder: Path
     card: dict[str, Any]
@@ -29,7 +29,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the run in a folder. ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
+    """Read the training run in a folder. ValueError if card.json or curve.jsonl is not a file that gensor train writes."""
     try:
         card = read_json(folder / CARD, finite=False)
         points = read_objects(folder / "curve.jsonl", finite=False)
@@ -42,7 +42,7 @@ def read_run(folder: Path) -> Run:
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Entries of a nested configuration by dotted name."""
+    """Flatten a nested configuration to entries with dotted names."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -50,7 +50,7 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Group runs by their differing settings. The label is the agent, then `name=value` of every other difference.
+    """Group training runs by their differing settings; the label is the agent, then `name=value` of every other difference.
 
     Runs with equal seeds and settings have the same curve; the longest run counts.
     """
@@ -69,13 +69,16 @@ def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def common(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """(steps [P], returns [seeds, P]) on the range of steps that all runs of a group cover, interpolated linearly."""
+    """Return the curves of a group of runs as (steps [P], returns [seeds, P]), interpolated linearly to the same steps.
+
+    The steps are within the range that all runs cover.
+    """
     steps = np.linspace(max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs), POINTS)
     return steps, np.stack([np.interp(steps, run.steps, run.returns) for run in runs])
 
 
 def rows(groups: dict[str, list[Run]]) -> list[tuple[str, ...]]:
-    """Rows of a table: configuration, seeds, steps, last return, seconds of training, evaluation on validation."""
+    """Return the rows of a table of runs: configuration, seeds, steps, last return, seconds of training, validation."""
     lines: list[tuple[str, ...]] = []
     for label, runs in groups.items():
         last = np.array([run.returns[-1] for run in runs])

@@ -1,4 +1,4 @@
-"""Training of policies of `Gir-v0`, for `gensor train`. They walk and are trained like other walking policies."""
+"""Train policies of `Gir-v0` for fused operators, for `gensor train`. They walk and are trained like other walking policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gensor_gym.gir.graph import GirGraph
 
 
 def graphs_of(given: Any, env: dict[str, Any]) -> list[GirGraph]:
-    """Graphs of fused operators. ValueError if the space is not one of fused operators."""
+    """Make the graphs of fused operators. ValueError if the space is not one of fused operators."""
     if not is_fused(env["space"]):
         raise ValueError(f"env.space {env['space']!r}: expected one of {', '.join(SPACES)}, of fused operators")
     return [GirGraph(op, machines.get(env["hardware"]), env["space"]) for op in fused_operators(given)]
@@ -41,7 +41,10 @@ learn = functools.partial(walk.learn, ground=GROUND)
 
 
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
-    """Mean regret, T / T* - 1, of the greedy episode and of the best of `eval_episodes`, over `eval_operators`."""
+    """Return the mean regret, T / T* - 1, of a folder's policy over `eval_operators`.
+
+    It is computed for the greedy episode and for the best of `eval_episodes` episodes.
+    """
     regrets: dict[str, list[float]] = {"greedy": [], "best": []}
     graphs = graphs_of(config["eval_operators"], config["env"])
     for graph in with_bar(console, "judging", graphs, len(graphs)):

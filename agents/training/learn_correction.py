@@ -33,20 +33,20 @@ from gensor_gym.measure.records import measured
 
 FOLDS = 5
 LEAST = 4
-"""Smallest number of an operator's kernels for which rankings are compared."""
+"""Smallest number of an operator's kernels for which its ranking is evaluated."""
 FIRSTS = {"first": 1, "first4": 4}
-"""Name of a score -> number of first choices whose best time counts."""
+"""Name of a score of rankings -> number of first choices whose best time counts."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Successful programs of one machine, in the order of their operators."""
+    """Successful measured programs of one machine, with features and times, in the order of their operators."""
 
     hardware: Hardware
     operators: list[str]
-    """The distinct operators, sorted."""
+    """Texts of the distinct operators, sorted."""
     features: np.ndarray
-    """float32 [B, F]."""
+    """Features of the programs (`agents.hybrids.program_features`), float32 [B, F]."""
     times: np.ndarray
     """Logarithms of measured seconds, float64 [B]."""
     model: np.ndarray
@@ -54,11 +54,11 @@ class Observed:
     groups: np.ndarray
     """Index of each program's operator, int64 [B]."""
     programs: np.ndarray
-    """Rows of the schedules, int32 [B, ROW]."""
+    """The measured programs, encoded as rows int32 [B, ROW]."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str, to_learn: bool = True) -> Observed:
-        """Read rows with operator, schedule and seconds (null for programs that failed).
+        """Compute features and times from rows with operator, schedule and seconds (null for programs that failed).
 
         ValueError for operators outside the train part if they are `to_learn` from, too few measurements, or programs that do not
         fit the machine.
@@ -80,14 +80,17 @@ class Observed:
 
     @classmethod
     def of_table(cls, table: Any, hardware: Hardware, space: str, to_learn: bool = True) -> Observed:
-        """Read the successful programs of a table of Measured v1 (`gensor_gym.measure.records.measured`)."""
+        """Compute features and times of the successful programs in a table of Measured v1.
+
+        `gensor_gym.measure.records.measured` describes the columns.
+        """
         ran = table[table.status == Status.OK.value][["operator", "schedule", "quiet"]]
         rows = ran.rename(columns={"quiet": "seconds"}).astype({"operator": str})
         return cls.of(rows.to_dict("records"), hardware, space, to_learn)
 
 
 def _observed(text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space: str) -> tuple[np.ndarray, ...]:
-    """(features, logarithms of measured seconds, of the model's seconds, rows) of an operator's programs."""
+    """Return (features, log measured seconds, log model seconds, encoded programs) of one operator's programs."""
     graph = ConstructionGraph(text, hw, space)
     programs = graph.stack([Schedule.parse(row["schedule"]) for row in rows])
     predicted = graph.latencies(programs)
@@ -102,9 +105,10 @@ def _observed(text: str, rows: Sequence[Mapping[str, Any]], hw: Hardware, space:
 def learn(
     observed: Sequence[Observed], space: str, seed: int = 0, validate: bool = True, last: float = 1.0
 ) -> tuple[Correction, dict[str, Any]]:
-    """Fit a correction to all machines; return (correction, card). With `validate` the card has `validated` of the last machine.
+    """Fit a correction to the programs of all machines; return (correction, card).
 
-    `last` is the weight of the last machine's programs, whose operators the card names. Programs of other machines weigh 1.
+    With `validate` the card has the results of `validated` for the last machine. `last` is the weight of the last machine's
+    programs, whose operators the card names. Programs of other machines weigh 1.
     """
     here = observed[-1]
     held_out = validated(observed, seed, last) if validate else {}
@@ -113,7 +117,7 @@ def learn(
 
 
 def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collection[str] = ()) -> Correction:
-    """A correction learned from all machines' programs, except those of the operators `without`."""
+    """Fit a correction to the programs of all machines, except those of the operators `without`."""
     kept = [np.array([text not in without for text in one.operators])[one.groups] for one in observed]
     pairs = list(zip(observed, kept, strict=True))
     number, groups = 0, []
@@ -127,7 +131,10 @@ def fitted(observed: Sequence[Observed], seed: int, last: float, without: Collec
 
 
 def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) -> dict[str, float]:
-    """Compute `ranking` of the last machine's programs of held-out operators, by the model alone and corrected."""
+    """Evaluate how well held-out operators of the last machine are ranked, by the model alone and corrected.
+
+    Return the results of `ranking` by name.
+    """
     here = observed[-1]
     corrected = np.empty(len(here.times))
     for fold in range(FOLDS):
@@ -139,7 +146,10 @@ def validated(observed: Sequence[Observed], seed: int = 0, last: float = 1.0) ->
 
 
 def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, float]:
-    """Compute `ranking` of a machine's programs of operators outside the train part, by the model and corrected."""
+    """Evaluate how well a machine's operators outside the train part are ranked, by the model alone and corrected.
+
+    Return the number of operators and the results of `ranking` by name.
+    """
     table = measured.load(machine)
     here = Observed.of_table(table[table.part != "train"], measured.here(machine), space, to_learn=False)
     scores = {"model": here.model, "corrected": here.model + correction.log_ratio(here.features)}
@@ -148,14 +158,14 @@ def elsewhere(correction: Correction, machine: str, space: str) -> dict[str, flo
 
 
 def ranking(scores: np.ndarray, times: np.ndarray, groups: np.ndarray) -> dict[str, float]:
-    """Quality of each operator's ranking by `scores`: means of `rankings` over operators with at least LEAST programs."""
+    """Return the mean quality of the rankings by `scores`: means of `rankings` over operators."""
     return {name: round(float(np.mean(values)), 4) for name, values in rankings(scores, times, groups).items()}
 
 
 def rankings(
     scores: np.ndarray, times: np.ndarray, groups: np.ndarray, firsts: Mapping[str, int] = FIRSTS
 ) -> dict[str, list[float]]:
-    """Quality of the ranking by `scores`, lowest first, of each operator with at least LEAST programs.
+    """Return the quality of the ranking by `scores`, lowest first, for each operator with at least four programs (`LEAST`).
 
     `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the smallest logarithm
     among that many first choices, minus the smallest of all.
@@ -174,7 +184,7 @@ def rankings(
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Spearman's rank correlation, with ties ranked in the given order; 0 if a variable is constant."""
+    """Return Spearman's rank correlation, with ties ranked in the given order; 0 if a variable is constant."""
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return 0.0
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]
@@ -182,7 +192,7 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def observations(what: str, hw: Hardware, space: str) -> Observed:
-    """Read the train part of measurements. The machine is `hw` if the file does not name one.
+    """Read the measurements of a file, or the train part of a machine of Measured v1. The machine is `hw` if a file names none.
 
     ValueError if `what` is neither a file nor a machine of Measured v1.
     """
@@ -194,7 +204,10 @@ def observations(what: str, hw: Hardware, space: str) -> Observed:
 
 
 def regrets(card: Mapping[str, Any], of: str = "operators left out") -> list[str]:
-    """Sentences about operators `of` some kind from the numbers of a card; empty if the card has no such numbers."""
+    """Say in sentences how much slower than the best the first choices are, from the numbers of a card.
+
+    `of` names the operators. The list is empty if the card has no such numbers.
+    """
     names = {"first": "the first choice", "first4": "the best of the first four"}
     return [
         f"On {of}, {name} takes {math.expm1(card[f'{key}_model']):.1%} longer than the best program by the model, "

@@ -46,12 +46,12 @@ PROCESS = ("horizon", "discount", "step_cost", "shaping")
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """Settings of a policy's training."""
+    """Settings of a policy's training in recorded spaces."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel. Each environment uses one of them, and the files take turns."""
+    """Files with recordings of one kernel on one or several devices. The environments use them in turn."""
     agent: Mapping[str, Any]
-    """Settings of `conf/agent/NAME.yaml`."""
+    """Settings of the agent, as in `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `RecordedEnv`, each one of PROCESS."""
     timing: str = "reported"
@@ -77,7 +77,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings as text and numbers, files by name. They label the curves in `gensor report`."""
+        """The settings as text and numbers, with files by name. They label the learning curves in `gensor report`."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -91,7 +91,7 @@ class RecordedTraining:
 
 
 class RecordedVecEnv(DummyVecEnv):
-    """Environments of several spaces with the same parameters, stepped one after another."""
+    """Environments for stable-baselines3 of several recorded spaces with the same parameters, stepped one after another."""
 
     def __init__(self, training: RecordedTraining) -> None:
         spaces = [load_space(path) for path in training.spaces]
@@ -103,7 +103,7 @@ class RecordedVecEnv(DummyVecEnv):
 
 
 class Curve(BaseCallback):
-    """Callback that records means over the last hundred episodes after every rollout."""
+    """Callback that records mean return and length over the last hundred episodes after every rollout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,9 +118,9 @@ class Curve(BaseCallback):
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """Check that spaces have the same parameters with more than one value. ValueError if not.
+    """Check that all spaces vary the same parameters, so that one policy can act in each of them; ValueError if not.
 
-    Otherwise a policy would have other observations or other actions.
+    Parameters with a single value do not count.
     """
     for space in spaces:
         if space.variables != spaces[0].variables:
@@ -133,7 +133,7 @@ def check_alike(spaces: list[TuningSpace]) -> None:
 def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
     """Train the policy on one thread, unless the folder already has it, and return its card.
 
-    policy.safetensors and curve.jsonl are written, and card.json last. A training with equal settings has exactly the same curve.
+    policy.safetensors and curve.jsonl are written, and card.json last. Trainings with equal settings have exactly the same curve.
     """
     if (card := known_card(training, folder)) is not None:
         return card
@@ -165,7 +165,7 @@ def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
 
 
 def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that contains the policy of exactly this training; None if it does not."""
+    """Return the card of a folder that contains the policy of exactly this training; None if it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)
@@ -173,7 +173,7 @@ def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | Non
 
 
 def training_of(config: DictConfig) -> RecordedTraining:
-    """The training of a configuration (conf/train_recorded.yaml). ValueError names an invalid setting."""
+    """Read the settings of a training from a configuration (conf/train_recorded.yaml). ValueError names an invalid setting."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")

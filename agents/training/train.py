@@ -45,7 +45,10 @@ from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 LEAST = ("learning_starts", "gradient_steps")
-"""Counts of an agent that may be less than 1: 0 waits for nothing, and -1 takes as many steps as were played."""
+"""Settings of an agent that are counts and may be less than 1.
+
+0 waits for nothing, and -1 takes as many steps as were played.
+"""
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that affect the scores but not the policy."""
 
@@ -53,7 +56,7 @@ EVALUATION = ("eval_operators", "eval_episodes")
 def write_card(
     config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
 ) -> None:
-    """Write the card next to the policy: configuration, data, cost and evaluation."""
+    """Write the card next to the policy, a JSON file with configuration, data, cost and evaluation."""
     parts = parts_of(config)
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),
@@ -66,7 +69,7 @@ def write_card(
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
-    """Check the configuration and return it as plain values. ValueError names a bad setting."""
+    """Check a training's configuration and return it as plain values. ValueError names a bad setting."""
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0: never
     check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
@@ -87,20 +90,23 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def agent_of(name: str) -> dict[str, Any]:
-    """Settings of an agent from conf/agent; empty if no file has that name."""
+    """Read the settings of an agent from conf/agent; empty if no file has that name."""
     found: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in (CONF / "agent").glob("*.yaml") if path.stem == name]
     return dict(found[0]) if found else {}
 
 
 def parts_of(config: dict[str, Any]) -> list[str]:
-    """Parts of split v1 that the operators belong to. Fused operators have their own parts."""
+    """Return the parts of split v1 to which a training's operators belong. Fused operators have their own parts."""
     if training_of(config["agent"]["name"]).fused:
         return fused_parts_of(config["operators"])
     return sorted({operators.part_of(op) for op in operators.resolve(config["operators"])})
 
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
-    """Whether the folder has the policy of exactly this configuration under the present rules and model, evaluated or not."""
+    """Return whether the folder has the policy of exactly this configuration under the current rules and model.
+
+    The policy need not be evaluated.
+    """
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return False
     card = read_card(folder)
@@ -111,7 +117,7 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def _is_whole(policy: Path) -> bool:
-    """Whether a policy's file is complete. A full disk or an interrupted copy leaves less."""
+    """Return whether a policy's file is complete. A full disk or an interrupted copy leaves less."""
     try:
         with safe_open(policy, "np"):
             return True
@@ -120,7 +126,7 @@ def _is_whole(policy: Path) -> bool:
 
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:
-    """Whether the folder has the policy of this configuration with the requested evaluation."""
+    """Return whether the folder has the policy of this configuration with the requested evaluation."""
     if not trained(folder, config):
         return False
     card = read_card(folder)
@@ -128,9 +134,9 @@ def finished(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
-    """Train, save policy and card, and evaluate on the validation split; return the scores.
+    """Train a policy, save it with its card, and evaluate it on the validation split; return the scores.
 
-    Finished steps are not repeated.
+    Finished parts are not repeated.
     """
     if config["resume"] and trained(folder, config):
         card = read_card(folder)
@@ -194,7 +200,7 @@ def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple
 
 
 def score(scores: dict[str, Any]) -> float | None:
-    """Latency relative to that of the traverser (or to the optimum) on validation operators, from the results of `evaluate`."""
+    """Return the policy's latency relative to the traverser's (or to the optimum) from the results of `evaluate`."""
     return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
 
 

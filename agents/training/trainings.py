@@ -1,4 +1,4 @@
-"""The kinds of training: for each agent, how a policy is trained, and evaluated on held-out operators with the model."""
+"""The kinds of training: how each agent's policies are trained, and evaluated with the model on held-out operators."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ from gensor_gym.exact.shipped import certificate_of
 
 @dataclass(frozen=True)
 class Training:
-    """A kind of training."""
+    """A kind of training: how an agent's policies are trained and evaluated."""
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
-    """(configuration, folder, console) -> (saved learner with `num_timesteps`, seconds of training, whether it was resumed)."""
+    """Train a policy: (configuration, folder, console) -> (saved learner, seconds of training, whether it was resumed).
+
+    The learner has `num_timesteps`.
+    """
     strategy: type[Ppo | ColumnWriter | GirPpo]
-    """Strategy that constructs programs with the policy."""
+    """Class of the strategy that constructs programs with the trained policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
-    """Whether the trained policies can be evaluated on a task."""
+    """Function that says whether the trained policies can be evaluated on a task."""
     sees: int | None = None
-    """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
+    """Version of what the policies observe, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True
     """Whether the learner writes TensorBoard events itself."""
     fused: bool = False
-    """Whether the tasks are fused operators."""
+    """Whether the training tasks are fused operators."""
 
 
 WALK = Training(train_walk.learn, Ppo)
-"""Training of all agents in `agents.learners.registry`."""
+"""Kind of training of all agents in `agents.learners.registry`."""
 OTHERS = {
     ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False),
     GirPpo.agent: Training(train_fused.learn, GirPpo, fused=True),
@@ -51,12 +54,15 @@ OTHERS = {
 
 
 def training_of(agent: str) -> Training:
-    """The training of an agent; `WALK` if the agent has no training of its own. `WALK.learn` reports an unknown agent."""
+    """Return the kind of training of an agent: `WALK` if the agent has none of its own.
+
+    `WALK.learn` reports an unknown agent.
+    """
     return OTHERS.get(agent, WALK)
 
 
 def judged(config: dict[str, Any]) -> list[Any]:
-    """Tasks of `eval_operators` on which policies of the configuration's agent can be evaluated."""
+    """Return the tasks of `eval_operators` on which policies of the configuration's agent can be evaluated."""
     env, training = config["env"], training_of(config["agent"]["name"])
     if training.fused:
         return train_fused.graphs_of(config["eval_operators"], env)
@@ -65,7 +71,7 @@ def judged(config: dict[str, Any]) -> list[Any]:
 
 
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
-    """Scores of a folder's policy, by the model, over the operators of `eval_operators` (the validation split).
+    """Evaluate a folder's policy by the model on `eval_operators` (the validation split); return its scores by name.
 
     One score is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best program).
     Over the tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the

@@ -1,4 +1,4 @@
-"""Training of policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
+"""Train policies that walk on the construction graph, with learners of stable-baselines3, for `gensor train`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ from gensor_gym.files import whole
 
 @dataclass(frozen=True)
 class Ground:
-    """Learner and environments of a kind of walking policy."""
+    """Functions that make the learner and the environments of one kind of walking policy."""
 
     learner: Callable[[str], Learner]
-    """Agent's name -> learner."""
+    """Function from an agent's name to its learner."""
     training: Callable[[dict[str, Any]], Any]
-    """Configuration -> training environments for stable-baselines3."""
+    """Function from a configuration to the training environments for stable-baselines3."""
     judged: Callable[[Any], Sequence[Any]]
-    """Names of operators in a configuration -> operators for validation. `envs` makes the environments of one of them."""
+    """Function from the names of operators in a configuration to operators for validation.
+
+    `envs` makes the environments of one of them.
+    """
     envs: Callable[..., Any]
 
 
@@ -54,7 +57,10 @@ CONSTRUCTIONS = Ground(get_learner, _constructions, operators.resolve, Construct
 
 
 def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
-    """Train a fresh model by behaviour cloning on the operators without their variants, if `clone` names a teacher."""
+    """Train a fresh model by behaviour cloning on the configured operators, without their variants.
+
+    Nothing happens unless `clone` names a teacher.
+    """
     if config["clone"] is None:
         return
     if not hasattr(model.policy, "evaluate_actions"):
@@ -69,7 +75,7 @@ def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
 
 
 def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None:
-    """Periodic validation of the policy with the model; None if it is off."""
+    """Make the periodic validation of a training's policy by the model; None if it is off."""
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None
@@ -78,7 +84,7 @@ def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS) -> tuple[Any, float, bool]:
-    """Train and save a policy; return (model, seconds of training, whether it was resumed).
+    """Train and save a policy that walks; return (model, seconds of training, whether it was resumed).
 
     ValueError names a bad setting.
     """

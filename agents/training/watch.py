@@ -1,4 +1,4 @@
-"""Callbacks during training: the progress bar, the learning curve, validation, checkpoints."""
+"""Callbacks of a training: the progress bar, the learning curve, validation, checkpoints."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CURVE, VALIDATION, LAST = "curve.jsonl", "validation.jsonl", "last.zip"
 
 
 def training_bar(console: Console) -> Progress:
-    """Progress bar of a training."""
+    """Make the progress bar of a training."""
     return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
 
 
 def steps_in_all(done: int, asked_for: int, each: int) -> int:
-    """Number of steps at the end of a training that continues from `done` steps.
+    """Return the number of steps at the end of a training that continues from `done` steps.
 
     The last rollout of `each` steps may exceed `asked_for`.
     """
@@ -37,39 +37,42 @@ def steps_in_all(done: int, asked_for: int, each: int) -> int:
 
 
 class Every:
-    """Callable that is true once whenever a count has passed another multiple of `period`; never if `period` is 0."""
+    """Callable that is true once after a count has passed another multiple of `period`; never if `period` is 0."""
 
     def __init__(self, period: int) -> None:
         self.period, self._done = period, 0
 
     def skip_to(self, count: int) -> None:
-        """Mark everything up to `count` as done."""
+        """Count every multiple of `period` up to `count` as passed."""
         self._done = count // self.period if self.period else 0
 
     def __call__(self, count: int) -> bool:
-        """Whether another multiple of `period` has been passed."""
+        """Return whether the count has passed another multiple of `period` since the last call."""
         before = self._done
         self.skip_to(count)
         return self._done > before
 
 
 def over_floor(found: Iterable[tuple[float, ConstructionGraph]]) -> dict[str, float]:
-    """Geometric mean over operators of the best program's latency over the roofline floor. It cannot be less than 1."""
+    """Return the geometric mean of the best program's latency over the roofline floor, which cannot be less than 1.
+
+    `found` has the latency and the graph of every operator.
+    """
     return {"validation_latency_over_floor": float(np.exp(np.mean([np.log(best / graph.floor) for best, graph in found])))}
 
 
 class Validation:
-    """Quality of a policy by the model on operators that it does not train on, by the same episodes at every validation."""
+    """Validation of a policy by the model, on operators that it does not train on, with the same episodes every time."""
 
     def __init__(self, ops: Iterable[Any], arguments: dict[str, Any], episodes: int, seed: int, make: Any) -> None:
-        """Create the environments with `make` and `arguments`. ValueError names a bad value."""
+        """Create the environments of the operators `ops` with `make` and `arguments`. ValueError names a bad value."""
         if episodes < 1:
             raise ValueError(f"eval_episodes is {episodes}; expected 1 or more")
         self.seed = seed
         self.envs = [make(episodes, operator=op, autoreset_mode="Disabled", **arguments) for op in ops]
 
     def score(self, learner: Learner, model: Any) -> dict[str, float]:
-        """Score `over_floor` of the best programs of all operators."""
+        """Run the policy's episodes on all operators and return the score `over_floor` of the best programs."""
         rng = np.random.default_rng(self.seed)
         found = []
         for envs in self.envs:
@@ -94,7 +97,7 @@ class Watch(BaseCallback):
         self, folder: Path, progress: Progress, learner: Learner, config: dict[str, Any], validation: Validation | None,
         spent: float,
     ) -> None:  # fmt: skip
-        """Take the run's configuration and `spent`, the seconds of training so far.
+        """Prepare the callback with the run's configuration; `spent` are the seconds of training so far.
 
         The configuration's `curve_every`, `eval_every` and `checkpoint_every` are numbers of steps.
         """
@@ -111,7 +114,7 @@ class Watch(BaseCallback):
         return time.perf_counter() - self._begin
 
     def _on_training_start(self) -> None:
-        """Drop the rows that an earlier part of the run wrote after its checkpoint, and set the bar's total."""
+        """Prepare the run: drop the rows that an earlier part wrote after its checkpoint, and set the bar's total."""
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
@@ -125,7 +128,7 @@ class Watch(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """Validate, save, and stop if a signal was received. The model has learned from all data so far."""
+        """Validate, write a checkpoint, and stop if a signal was received; the model has learned from all data so far."""
         steps, spent = self.model.num_timesteps, self.seconds
         self._validate(steps)
         stop = asked()
@@ -163,7 +166,7 @@ class Watch(BaseCallback):
 
 
 def last_episodes(model: Any) -> dict[str, float] | None:
-    """A point of the learning curve: means over the last hundred episodes; None if no episode has ended."""
+    """Return a point of the learning curve: means over the last hundred episodes; None if no episode has ended."""
     if not (episodes := model.ep_info_buffer):
         return None
     means = {f"mean_{name}": float(np.mean([e[key] for e in episodes])) for name, key in (("return", "r"), ("length", "l"))}
@@ -178,7 +181,7 @@ def keep_rows(folder: Path, steps: int) -> None:
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a run's configuration that affect its learning curve."""
+    """Return the entries of a run's configuration that affect its learning curve."""
     names = (
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip

@@ -41,7 +41,7 @@ class Arguments:
 
 
 class Agent(nn.Module):
-    """Networks of the policy and of the value of states, each with two hidden layers."""
+    """Networks for the policy and for the value of states, each with two hidden layers."""
 
     def __init__(self, inputs: int, actions: int) -> None:
         super().__init__()
@@ -56,20 +56,20 @@ class Agent(nn.Module):
         return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
 
     def forward(self, observations: torch.Tensor, masks: torch.Tensor) -> tuple[Categorical, torch.Tensor]:
-        """Distribution over the actions that the masks [B, N] allow, and values [B]."""
+        """Return a distribution over the actions that the masks [B, N] allow, and the values [B] of the states."""
         logits = self.actor(observations).masked_fill(~masks, -1e8)
         return Categorical(logits=logits), self.critic(observations).squeeze(-1)
 
 
 def allowed(info: dict[str, Any], envs: gymnasium.vector.VectorEnv, args: Arguments) -> torch.Tensor:
-    """Masks bool [B, N] of legal actions: the environment's if `args.masks`, otherwise all true."""
+    """Return masks bool [B, N] of legal actions: the environment's if `args.masks`, otherwise all true."""
     if args.masks:
         return torch.as_tensor(np.stack(info["action_mask"]), dtype=torch.bool)
     return torch.ones((envs.num_envs, int(envs.single_action_space.n)), dtype=torch.bool)
 
 
 def advantages_of(batch: dict[str, torch.Tensor], values: torch.Tensor, args: Arguments) -> torch.Tensor:
-    """Generalised advantages [T, B] of values [T + 1, B] (arXiv 1506.02438).
+    """Return generalised advantage estimates [T, B] from values [T + 1, B] (arXiv 1506.02438).
 
     Gymnasium's mode NEXT_STEP resets an ended episode at the next step. So the observation after `ended` is the episode's last
     one. Its value counts if the episode was truncated, and not if it terminated.
@@ -101,7 +101,7 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, batch: dict[str, torc
 
 
 def train(args: Arguments) -> list[float]:
-    """Train; return the mean return of the episodes that ended in each iteration, without iterations in which none ended."""
+    """Train an agent; return the mean return of the episodes that ended, for each iteration in which some did."""
     torch.manual_seed(args.seed)
     envs = RecordEpisodeStatistics(gymnasium.make_vec(args.env_id, num_envs=args.num_envs))
     inputs, actions = int(np.prod(envs.single_observation_space.shape)), int(envs.single_action_space.n)

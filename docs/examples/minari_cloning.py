@@ -1,4 +1,4 @@
-"""Behaviour cloning on the data set of `gensor minari operators=100`. MaskablePPO can train the cloned policy further."""
+"""Behaviour cloning on the data set of `gensor minari operators=100`; MaskablePPO can train the cloned policy further."""
 
 import os
 
@@ -13,7 +13,10 @@ os.environ.setdefault("MINARI_DATASETS_PATH", "outputs/minari")
 
 
 def clone(name="gensor_gym/zen4_1c-train-sizes-v1", best=0.25, epochs=10, seed=0):
-    """Clone the share `best` of each operator's episodes with the highest returns; return (model, last loss of every epoch)."""
+    """Train a policy to imitate the best episodes: the share `best` of each operator's, by return.
+
+    Return (model, last loss of every epoch).
+    """
     dataset = minari.load_dataset(name)
     told = [one["options"]["operator"] for one in dataset.storage.get_episode_metadata(range(dataset.total_episodes))]
     of = {operator: [] for operator in told}

@@ -13,7 +13,10 @@ os.environ.setdefault("MINARI_DATASETS_PATH", "outputs/minari")
 
 
 def learn(name="gensor_gym/zen4_1c-train-sizes-v1", beta=0.1, most=20.0, epochs=10, seed=0):
-    """Weight each action by exp((return - value) / beta), at most `most`; return (model, squared error of the last values)."""
+    """Train a policy on all actions of the data set, weighted by exp((return - value) / beta), at most `most`.
+
+    Return (model, squared error of the values in the last batch).
+    """
     dataset = minari.load_dataset(name)
     parts = (
         (one.observations[:-1], one.infos["action_mask"][:-1], one.actions, one.rewards[::-1].cumsum()[::-1])

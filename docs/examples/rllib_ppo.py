@@ -19,7 +19,7 @@ ENVIRONMENTS = 8
 
 
 def config(seed: int) -> PPOConfig:
-    """RLlib's configuration; settings that are not named here keep RLlib's defaults."""
+    """Return RLlib's configuration of PPO; settings that are not named here keep RLlib's defaults."""
     register_env("construct", lambda arguments: gymnasium.make(ID, **arguments))
     return (
         PPOConfig()
@@ -32,7 +32,7 @@ def config(seed: int) -> PPOConfig:
 
 
 def train(total_steps: int = 100_000, seed: int = 0) -> list[float]:
-    """Train; return the mean return of recent episodes after each iteration that reports it."""
+    """Train an agent; return the mean return of recent episodes after each iteration that reports it."""
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     algorithm = config(seed).build_algo()
     curve: list[float] = []

@@ -24,14 +24,14 @@ ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
 
 
 def make() -> EnvBase:
-    """An environment with `action_mask` in its TensorDicts."""
+    """Make an environment whose TensorDicts contain `action_mask`."""
     env = GymEnv(ID, categorical_action_encoding=True)
     mask = Composite(action_mask=Binary(env.action_spec.n, dtype=torch.int8), shape=[])
     return env.set_info_dict_reader(default_info_dict_reader(["action_mask"], spec=mask))
 
 
 def network(inputs: int, outputs: int, scale: float) -> nn.Sequential:
-    """Network with two hidden layers; a small `scale` of the last layer's weights makes the first policy near uniform."""
+    """Return a network with two hidden layers; a small `scale` of its last weights makes the first policy near uniform."""
     last = nn.Linear(64, outputs)
     nn.init.orthogonal_(last.weight, scale)
     nn.init.zeros_(last.bias)
@@ -39,7 +39,7 @@ def network(inputs: int, outputs: int, scale: float) -> nn.Sequential:
 
 
 def train(total_steps: int = 100_000, seed: int = 0) -> list[float]:
-    """Train; return the mean return of the episodes that ended in each batch, without batches in which none ended."""
+    """Train an agent; return the mean return of the episodes that ended, for each batch in which some did."""
     torch.manual_seed(seed)
     env = TransformedEnv(SerialEnv(ENVIRONMENTS, make), RewardSum())
     env.set_seed(seed)

@@ -17,7 +17,7 @@ from experiments.comparison.summary import score
 
 
 def objective(trial: optuna.Trial) -> float:
-    """Score of a comparison with this trial's settings."""
+    """Run a comparison with this trial's settings and return its score."""
     batch = trial.suggest_int("batch", 1, 8)
     config = compose([
         "operator=gemm(m=24, n=20, k=28)", "strategy=random_walk", f"strategies.random_walk.batch={batch}",

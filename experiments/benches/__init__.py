@@ -1,1 +1,1 @@
-"""Suites of `python -m experiments.bench`, one module each, whose `run(config, emit)` writes result lines through `emit`."""
+"""Benchmark suites of `python -m experiments.bench`. Each is a module whose `run(config, emit)` passes result lines to `emit`."""

@@ -1,7 +1,7 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-A suite is a module of this package that defines `run(config, emit)`; its settings are under its name in conf/bench.yaml. A
-module called `suite` has the name of its folder. `suite=all` runs all suites.
+A suite is a module of this package that defines `run(config, emit)`; its settings are under its name in conf/bench.yaml. The
+suite of a module called `suite` has the name of the module's folder. `suite=all` runs all suites.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from gensor_gym.registry import check_known
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))
-"""Keys of result lines whose values are seconds although the keys do not say so."""
+"""Keys of result lines whose values are times in seconds although the keys do not end in `_s`."""
 
 
 def suites() -> dict[str, str]:
-    """Suite -> path of its `run`, sorted by suite."""
+    """Return, for each suite by name, the path of its function `run`; names are sorted."""
     return dict(sorted(functions_of("run", "experiments.benches").items()))
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
-    """Run one suite or all and return the rows by suite. ValueError for an unknown suite or a bad folder."""
+    """Run the suite that the configuration names, or all suites, and return each suite's result lines by suite name.
+
+    Result lines and tables are also written to the output folder. Raise ValueError for an unknown suite, or for a folder that
+    cannot be written.
+    """
     known = suites()
     check_known("suite", config.suite, (*known, "all"))
     chosen = tuple(known) if config.suite == "all" else (config.suite,)
@@ -48,7 +52,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 
 @configured("bench")
 def run(config: DictConfig) -> None:
-    """Run the suites of one configuration; on a terminal, also show their results as tables."""
+    """Run the suites that a configuration names; on a terminal, also show their results as tables."""
     with refusals():
         lines = bench(config)
         if (console := Console()).is_terminal:  # a pipe has already received the result lines
@@ -58,5 +62,5 @@ def run(config: DictConfig) -> None:
 
 
 def main() -> None:
-    """Run the command line, whose arguments may contain operators as plain text."""
+    """Run the command line; its arguments may contain operators as plain text, such as gemm(m=512, n=512, k=512)."""
     command_line(run)

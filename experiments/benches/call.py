@@ -1,8 +1,9 @@
-"""Overhead of a call from Python as in the README, `optimize(..).kernel(a, b)`, over the kernel's measured time.
+"""Measure how much a call from Python adds to a kernel's own time: `optimize(..).kernel(a, b)`, the call that the README shows.
 
-In every round the backend measures the kernel again in its worker. Then this process calls the kernel from Python in several
-ways, and torch's function on the same inputs, which also returns a new output. Inputs begin ARRAY_OFFSET bytes past a cache line,
-as in measurements and like NumPy's larger arrays; for `bound_at_lines` they begin at a cache line, like torch's own tensors.
+In every round, the backend measures the kernel again in its worker process. Then this process calls the kernel from Python in
+several ways, and calls torch's function on the same inputs, which also returns a new output. Inputs begin `ARRAY_OFFSET` bytes
+past a cache line, as in measurements and like NumPy's larger arrays. Only for the way `bound_at_lines` do they begin at a cache
+line, like torch's own tensors.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for the machine and one for each operator."""
+    """Search for a kernel of each operator and time its calls; emit a line about the machine and one for each operator."""
     settings, hw = config.call, hardware.get("host")
     emit(kind="machine", threads=hw.units, **machine())
     for op in resolved(settings.operators):
@@ -37,8 +38,11 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds of the kernel (measured, called and bound) and of torch's call, and overheads: medians and intervals over rounds.
+    """Time the kernel that a search found, in its worker and in several ways to call it from Python, and torch's function.
 
+    All take turns in every round.
+
+    Return the median and interval over rounds of each time, and of what each way to call adds to the time in the worker.
     Raise RuntimeError if the kernel fails when it is measured again.
     """
     op, steal = found.task.operator, Steal()

@@ -1,7 +1,7 @@
-"""Construction on the analytic model: wall time, latency relative to the best known, and number of visited states.
+"""Benchmark of constructing programs with the analytic model: wall time, number of visited states, and latency.
 
-The compiled coordinate descents with which certification begins are timed too. They are the baseline in wall time for a policy
-that needs few evaluations.
+Latencies are relative to the best known program. Coordinate descents in compiled code (`exact.incumbent`), with which the proof
+of an optimum begins, are timed too: they are the baseline in wall time for a policy that needs few evaluations.
 """
 
 from __future__ import annotations
@@ -30,20 +30,23 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Descents:
-    """Strategy that constructs one program by `exact.incumbent`: the fastest of `restarts` coordinate descents on a GPU model."""
+    """Strategy that runs `restarts` coordinate descents on a GPU model (`exact.incumbent`) and returns the fastest program."""
 
     space: str
     restarts: int
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Construct the fastest program of the descents; each evaluated program counts as a visited state."""
+        """Run the descents and return their fastest program; every evaluated program counts as a visited state."""
         begin, seed = time.perf_counter(), int(rng.integers(2**31))
         row, seconds, evaluations = incumbent(graph, moving_knobs(graph), self.restarts, seed)
         return Construction((Schedule(row),), (seconds,), evaluations, evaluations, time.perf_counter() - begin)
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for the machine, one for each distinct operator, and one over all of them."""
+    """Time the construction of programs by each strategy on each operator.
+
+    Emit one line about the machine, one for each distinct operator, and one that summarises all operators.
+    """
     settings = config.construct
     emit(kind="machine", hardware=settings.hardware, space=settings.space, **machine())
     ops = resolved(settings.operators)
@@ -84,9 +87,10 @@ def _shape(op: Operator, settings: DictConfig, strategies: dict[str, Any], seed:
 
 
 def best_known(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator) -> tuple[float, bool]:
-    """(seconds of a fast program of the space, whether this program is certified to be optimal).
+    """Return (seconds, certified): the predicted time of the best known program, and whether it is proven to be the optimum.
 
-    The program comes from a shipped certificate, from enumerating a small space, or else from coordinate descents.
+    The program comes from a shipped certificate, from enumerating the space if it has at most `enumerate_up_to` schedules, or
+    else from `restarts` coordinate descents.
     """
     if (certificate := certificate_of(graph)) is not None:
         return certificate.optimum, True

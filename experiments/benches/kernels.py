@@ -1,12 +1,13 @@
-"""Kernels compared with torch: a search's result and torch's function, timed in interleaved rounds, operator by operator.
+"""Benchmark of our kernels against torch's functions, in interleaved rounds, operator by operator.
 
-Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch's allocator keeps
-freed memory. The called time comes from Python in this process, with the process's default allocator settings: kernel and torch
-alternate on the same memory, and both make a new output. Inputs begin ARRAY_OFFSET bytes past a cache line, like NumPy's larger
-arrays. Torch runs on one thread and on our number of threads, and the faster counts. A turn begins with uncounted calls: the
-other library's threads may still spin, and caches contain its data. The register-resident multiply-add loop of `hardware/probe.c`
-runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs everything on one
-thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
+Every kernel comes from a search and has two times. The isolated time comes from a C loop in a worker, which fills an existing
+output; there torch's allocator keeps freed memory for its next output. The called time comes from Python in this process, with
+the process's default allocator settings: kernel and torch alternate on the same memory, and both make a new output. Inputs begin
+`ARRAY_OFFSET` bytes past a cache line, like NumPy's larger arrays. Torch runs on one thread and on our number of threads, and the
+faster counts. A turn begins with uncounted calls: the other library's threads may still spin, and caches contain its data. The
+register-resident multiply-add loop of `hardware/probe.c` runs just before and after each operator, so that shares of its rate
+refer to the same minute. GENSOR_GYM_THREADS=1 runs everything on one thread. An int8 operator is also compared with the same
+operator in float32. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ Winner = tuple[Schedule, float]
 """(schedule, seconds measured by the search that found it)."""
 Row = dict[str, Any]
 APART = ("depthwise", "pooling")
-"""Classes in which torch is far from the roofline; means are also reported without these classes, and for them alone."""
+"""Classes in which torch is far from the roofline; means are also reported without them and for them alone."""
 CLASSES = {"batched_gemm": "gemm", "avg_pool2d": "pooling", "max_pool2d": "pooling", "depthwise_conv2d": "depthwise"}
 TURNS = 4
-"""Number of alternating comparisons of an int8 kernel and its float32 twin, so that both are timed in the same minutes."""
+"""Number of alternating comparisons of an int8 kernel and its float32 counterpart: both are timed in the same minutes."""
 QUIET = 0.1
 """Quantile of a kernel's samples that is compared with the multiply-add loop's best rate."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for each shape and one over all, and draw the figure."""
+    """Compare a kernel of each operator with torch; emit one line for each operator and one over all, and draw the figure."""
     settings = config.kernels
     hw = hardware.get("host")
     emit(kind="machine", fma_loop_flops=hw.peak_of("float32"), threads=hw.units, **machine())
@@ -106,9 +107,10 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
 
 
 def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
-    """Seconds of our call and of torch's at its best number of threads, their ratio and the verdict, as fields of a row.
+    """Time calls from Python of our kernel and of torch's function, and return fields of a result row.
 
-    Raise ValueError if torch has no such function.
+    They are our seconds, torch's at its best number of threads, their ratio and the verdict. Raise ValueError if torch has no
+    such function.
     """
     import torch
 
@@ -131,9 +133,10 @@ def called(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: in
 
 
 def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict[str, Any]:
-    """Our seconds, torch's at its best number of threads, their ratio and the verdict, as fields of a row.
+    """Compare our samples with torch's at the number of threads at which torch is fastest; return fields of a result row.
 
-    `samples` are (ours, torch's) by torch's number of threads.
+    `samples` are the pairs (our seconds, torch's seconds) by torch's number of threads. The fields are both times, their ratio,
+    the verdict and the number of threads.
     """
     threads = min(samples, key=lambda count: float(np.median(samples[count][1])))
     ours, theirs = samples[threads]
@@ -144,7 +147,10 @@ def beside_torch(samples: Mapping[int, tuple[list[float], list[float]]]) -> dict
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winner | None, dict[str, Any]]:
-    """(fastest schedule with its seconds, or None if no kernel ran well; report of the search)."""
+    """Search for a kernel and return (winner, row): the fastest schedule with its seconds, and fields about the search.
+
+    The winner is None, and the row has an `error`, if no kernel ran well.
+    """
     hw = retimer.hardware
     session = searched(op, hw, retimer.backend, settings.strategy, settings.trials, seed, store)
     row: dict[str, Any] = {
@@ -215,7 +221,7 @@ def _least(rows: list[Row], name: str) -> float:
 
 
 def _class_of(op: Operator) -> str:
-    """Class in which an operator is counted; 1x1 convolutions, which are matrix products, have their own class."""
+    """Return the class that an operator counts for in the means; 1x1 convolutions, being matrix products, have their own."""
     if op.name == "conv2d":
         sizes: dict[str, Any] = dict(op.arguments)
         return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"
@@ -235,5 +241,5 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def _fma_loop() -> float:
-    """Operations per second of the register-resident multiply-add loop on all our threads, measured now."""
+    """Return the operations per second of the register-resident multiply-add loop on all our threads, measured now."""
     return probe.run(cpu_info(), find_compiler(), memory=False).figures["float32"]

@@ -1,4 +1,4 @@
-"""Shared parts of suites: JSON lines, entries of a configuration, and the machine's load."""
+"""Shared parts of suites: result lines as JSON, operators of a configuration, and the machine's load."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ LOOP = 200_000
 
 
 class Lines:
-    """Result rows, written to a journal and to standard output: in full to a pipe, as a short note to a terminal."""
+    """Result lines of a suite, written to a journal and to standard output: in full to a pipe, as a short note to a terminal."""
 
     def __init__(self, path: Path, suite: str) -> None:
-        """Open the journal and empty it."""
+        """Open the journal at `path`, deleting the lines that it contains."""
         self.suite, self.path, self.journal = suite, path, Journal(path, ())
         self.journal.drop(set(self.journal.rows))
 
@@ -44,7 +44,7 @@ class Lines:
         return list(self.journal)
 
     def __call__(self, **values: object) -> None:
-        """Write one row with these values."""
+        """Write one result line with these values."""
         row = {"suite": self.suite, **values}
         self.journal.add(row)
         told = f"{self.suite}: {row.get('kind', '')} {row.get('operator', '')}"
@@ -52,7 +52,7 @@ class Lines:
 
 
 def machine() -> dict[str, object]:
-    """Processor, number of cores, load, date and digest of the code."""
+    """Describe the machine for a result line: processor, number of cores, load, date, and digest of the code."""
     return {
         "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
@@ -63,7 +63,7 @@ def machine() -> dict[str, object]:
 
 
 def calibration() -> float:
-    """Iterations per second of an empty Python loop: the machine's present speed for a process."""
+    """Return the iterations per second of an empty Python loop, which shows how fast the machine now runs one process."""
     begin = time.perf_counter()
     for _ in range(LOOP):
         pass
@@ -71,31 +71,37 @@ def calibration() -> float:
 
 
 class Steal:
-    """Share of processor time that the hypervisor gave to other guests since this object was made."""
+    """Meter of the processor time that the hypervisor gives to other guests, from the object's creation on."""
 
     def __init__(self) -> None:
         self._before = ticks()
 
     def share(self) -> float:
-        """Stolen ticks divided by all ticks; 0 if the system does not report them."""
+        """Return stolen ticks divided by all ticks since the meter was made; 0 if the system does not report them."""
         _, stolen, total = (after - before for after, before in zip(ticks(), self._before, strict=True))
         return stolen / total if total > 0 else 0.0
 
 
 def resolved(given: Any) -> list[Operator]:
-    """The distinct operators of an entry of a configuration, which is text or a list; ValueError if it names none."""
+    """Return the distinct operators that an entry of a configuration, text or a list, names; ValueError if it names none."""
     return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
 
 
 def check_each(settings: Mapping[str, Any], name: str, known: Iterable[str], of: str) -> None:
-    """Check that all entries of the list `name` in the settings of suite `of` are known; ValueError names the first unknown."""
+    """Check that every entry of the list `settings[name]` is one of `known`; ValueError names the first that is not.
+
+    `of` is the suite's name, for the message.
+    """
     for entry in settings[name]:
         if entry not in (names := list(known)):
             raise ValueError(f"{of}.{name}: {entry!r}: expected some of {', '.join(names)}{near(entry, names)}")
 
 
 def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
-    """The row of `key` in a journal. A missing row is made by `make(*of)` and added to the journal unless it has an `error`."""
+    """Return the row of `key` in the journal `done`; if it is missing, make it by `make(*of)` and add it.
+
+    A row with an `error` is returned but not added, so that the next run tries again.
+    """
     if key not in done.rows:
         if "error" in (row := make(*of)):
             return row
@@ -122,7 +128,10 @@ def empty_cache() -> Iterator[None]:
 def searched(
     op: Operator, hw: Hardware, backend: Backend, name: str, trials: int, seed: int, store: str | None = None
 ) -> Session:
-    """Run a search and return its session; trials that the `store` contains are answered from it."""
+    """Run the strategy `name` on an operator for a number of trials and return its session.
+
+    Trials that the file `store` contains are answered from it.
+    """
     strategy = get_strategy(name)
     session = Session(Task(op, hw, backend, strategy.space), Budget(trials=trials), store)
     run(strategy, session, seed)

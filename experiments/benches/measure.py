@@ -1,4 +1,4 @@
-"""Performance of measurement itself: trials and episodes per second, time of their parts, overhead of isolation, compile times.
+"""Benchmark of measuring: trials and episodes per second, the time of their parts, cost of isolation, and compile times.
 
 The folder of compiled kernels is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -34,7 +34,7 @@ CHOICES = 10
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit the rates of trials and of episodes, the overhead of isolation, and compile times, also over all operators."""
+    """Measure the rate of trials, the rate of episodes, the cost of isolation, and compile times; emit lines for each."""
     settings = config.measure
     hw = hardware.get("host")
     emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
@@ -52,14 +52,14 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:
-    """The `count` schedules that the model predicts to be fastest among many random ones, similar to the choice of a search."""
+    """Draw random schedules and return the `count` that the model predicts to be fastest, as a search would choose them."""
     drawn = [graph.random_schedule(rng) for _ in range(CHOICES * count)]
     seconds = graph.latencies(np.ascontiguousarray(graph.stack(drawn), dtype=np.int32))
     return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]
 
 
 def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> None:
-    """Measure schedules and emit the rate of trials; the first schedule only starts the worker."""
+    """Measure schedules and emit the rate of trials; the first schedule only starts the worker and does not count."""
     with closing(cpu_backend()) as backend:
         backend.measure(op, schedules[:1], hw)
         steal = Steal()
@@ -78,7 +78,7 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
 
 
 def _episodes(settings: DictConfig, space: str, hw: Hardware, seed: int, emit: Lines) -> None:
-    """Play random legal actions in a vector environment with measured times; emit the rate at which its episodes end."""
+    """Play random legal actions in a vector environment whose rewards are measured; emit the episodes that end per second."""
     rng, steps, ended, statuses = np.random.default_rng(seed), 0, 0, Counter[str]()
     with closing(ConstructVectorEnv(settings.environments, settings.operator, hw, space=space, backend="cpu")) as envs:
         _, info = envs.reset(seed=seed)
@@ -95,7 +95,7 @@ def _episodes(settings: DictConfig, space: str, hw: Hardware, seed: int, emit: L
 
 
 def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: int, emit: Lines) -> None:
-    """Run the same kernels alternately as trials of an isolated and an ordinary worker; emit seconds of each and their ratio."""
+    """Time the same kernels in an isolated and in an ordinary worker process, alternately; emit both times and their ratio."""
     workers = {name: WorkerProcess(cpu_backend().name, shut_in=name == "on") for name in ("off", "on")}
     seconds: dict[str, list[float]] = {name: [] for name in workers}
     backend = cpu_backend()
@@ -145,7 +145,10 @@ def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit:
 
 
 def _seconds(backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: Hardware) -> tuple[list[float], int]:
-    """(compile seconds of the different kernels, number of kernels refused by the generator or the compiler)."""
+    """Compile the distinct kernels of these schedules; return (seconds, failed).
+
+    `seconds` has the time of each successful compilation, `failed` counts kernels that the generator or the compiler refused.
+    """
     made = [make_kernel(op, schedule, hw) for schedule in schedules]
     kernels = {kernel.digest: kernel for kernel in made if not isinstance(kernel, Measurement)}
     built = backend.compile(list(kernels.values()))

@@ -1,4 +1,4 @@
-"""How well the analytic model ranks programs of this machine, and fits of its coefficients or constants."""
+"""Benchmark of the analytic model on this machine: how well it ranks timed programs; also fits the model's parameters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRIES = 50
 
 
 class Timings:
-    """Timings of programs in a file; a backend measures missing operators as conf/bench/model.yaml says."""
+    """File of timed programs; operators that it lacks are timed as conf/bench/model.yaml says."""
 
     def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: DictConfig, seed: int) -> None:
         self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
@@ -50,7 +50,10 @@ class Timings:
             self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
 
     def sample(self, op: Operator) -> Sample:
-        """The timed programs of an operator that are legal under the present rules; missing programs are measured first."""
+        """Return the timed programs of an operator that are legal under the present rules.
+
+        If the file has no program of the operator, programs are timed first.
+        """
         graph = ConstructionGraph(op, self.hardware, SPACE)
         if str(op) not in self.rows:
             self.rows[str(op)] = self._measure(graph)
@@ -59,7 +62,10 @@ class Timings:
         return Sample(graph, graph.stack([s for s, _ in legal]), np.array([seconds for _, seconds in legal]))
 
     def _measure(self, graph: ConstructionGraph) -> list[tuple[str, float]]:
-        """Time programs and write them to the file. A program's time is its fastest sample: the model ignores other load."""
+        """Time programs of an operator, add them to the file and return (schedule, seconds) of each.
+
+        A program's time is its fastest sample, because the model ignores other load.
+        """
         schedules = list(dict.fromkeys(self._schedules(graph)))
         measured = zip(schedules, self.backend.measure(graph.operator, schedules, self.hardware), strict=True)
         pairs = [(str(s), min(m.samples)) for s, m in measured if m.status is Status.OK]
@@ -67,7 +73,7 @@ class Timings:
         return pairs
 
     def _schedules(self, graph: ConstructionGraph) -> list[Schedule]:
-        """Random schedules, and programs spread over a construction's ranking, more densely towards its top."""
+        """Choose the schedules to time: programs spread over a construction's ranking, denser at its top, then random ones."""
         rng = np.random.default_rng(self.seed)
         found = MarkovExtended().construct(graph, rng).schedules
         places = np.linspace(0.0, 1.0, self.plan.constructed) ** 2 * (len(found) - 1)
@@ -93,12 +99,15 @@ STEPS = (0.7, 0.35, 0.17, 0.08, 0.04)
 SCALE_WEIGHT = 0.1
 PRIOR_WEIGHT = 0.003
 LARGEST = 3.0
-"""Largest absolute log of a coefficient."""
+"""Bound on the absolute logarithm of a fitted coefficient."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of the model, adjacent in `Tables.floats` from index `place`: their names, and float64 arrays [P]."""
+    """Parameters of the model that a fit may change: names, start values and bounds, each array float64 [P].
+
+    They are adjacent in the array `Tables.floats`, from index `place` on.
+    """
 
     place: int
     names: tuple[str, ...]
@@ -122,7 +131,7 @@ CONSTANTS = Parameters(
 
 
 class OfOperator:
-    """Base class of data about one operator, the operator of `graph`."""
+    """Base class of results about one operator, which is the operator of `graph`."""
 
     graph: ConstructionGraph
 
@@ -133,22 +142,22 @@ class OfOperator:
 
     @property
     def part(self) -> str:
-        """Part of the split that contains the operator."""
+        """Part of the split (train, validation or test) that contains the operator."""
         return operators.part_of(self.graph.operator)
 
 
 @dataclass(frozen=True)
 class Sample(OfOperator):
-    """Measured programs of one operator: rows int32 [B, ROW], seconds float64 [B]."""
+    """Timed programs of one operator: their rows int32 [B, ROW] and seconds float64 [B]."""
 
     graph: ConstructionGraph
     rows: np.ndarray
     seconds: np.ndarray
     override: tuple[Parameters, np.ndarray] | None = None
-    """(parameters, values [P]) that replace the graph's own values in predictions."""
+    """(parameters, their values [P]) with which the model predicts instead of its own; None for its own."""
 
     def predicted(self) -> np.ndarray:
-        """Seconds that the model predicts, float64 [B]."""
+        """Return the seconds that the model predicts for the programs, float64 [B]."""
         if self.override is None:
             return self.graph.latencies(self.rows)
         parameters, values = self.override
@@ -161,15 +170,16 @@ class Sample(OfOperator):
             floats[parameters.floats] = before
 
     def with_values(self, parameters: Parameters, values: np.ndarray) -> Sample:
-        """The same measurements, with other values of the model's parameters in predictions."""
+        """Return the same timings, for which the model predicts with these values of its parameters."""
         return replace(self, override=(parameters, values))
 
 
 def loss(samples: list[Sample]) -> float:
-    """Loss of predictions: for each operator, a variance plus SCALE_WEIGHT times a squared mean, then the mean over operators.
+    """Return how far the model's predictions are from the timings; smaller is better.
 
-    Variance and mean are those of log(measured / predicted) over the operator's programs. A program's weight is the square root
-    of (fastest seconds / its seconds).
+    For each operator, the errors are log(measured / predicted) of its programs; the operator's loss is their variance plus
+    `SCALE_WEIGHT` times their squared mean. The result is the mean over operators. A program's weight is the square root of
+    (fastest seconds / its seconds).
     """
     parts = []
     for sample in samples:
@@ -182,7 +192,10 @@ def loss(samples: list[Sample]) -> float:
 
 
 def fit(samples: list[Sample], parameters: Parameters = COEFFICIENTS) -> np.ndarray:
-    """Values of the parameters fitted to the samples, float64 [P]; ValueError without samples."""
+    """Fit parameters of the model to timed programs by coordinate search and return their values, float64 [P].
+
+    Raise ValueError without samples.
+    """
     if not samples:
         raise ValueError("a fit needs measured programs; none ran well")
     start, low, high = (np.log(values) for values in (parameters.start, parameters.low, parameters.high))
@@ -211,7 +224,10 @@ FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each operator, one over all, and one for a requested fit; or run the ranking benchmark if that is set."""
+    """Score the model on timed programs and, if requested, fit it; emit a line for each operator, one over all, one for the fit.
+
+    If `config.ranking` is set, run the benchmark of rankings (`ranking.rank`) instead.
+    """
     if config.ranking:
         ranking.rank(config, emit)
         return
@@ -247,7 +263,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, name: str, entry: dict) -> None:
-    """Write the fit in the form of the shipped cost/fits.json or cost/cpu_constants.json."""
+    """Write the fitted values to a file of the same form as the shipped cost/fits.json or cost/cpu_constants.json."""
     rounded = [float(f"{value:.4g}") for value in values]
     if kind == "coefficients":
         write_json(path, {name: {"coefficients": rounded, "terms": list(TERMS), **entry}})
@@ -280,7 +296,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
 
 
 def fastest_by_knob(sample: Sample) -> dict[str, dict[int, float]]:
-    """Seconds of the fastest timed program by knob and value, for knobs with several timed values."""
+    """Return the seconds of the fastest program by knob and value of the knob; knobs with a single timed value are left out."""
     found = {}
     for index, knob in enumerate(KNOBS):
         column = sample.rows[:, KNOB + index]

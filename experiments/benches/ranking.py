@@ -1,10 +1,10 @@
-"""How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.
+"""Benchmark of the model's ranking: its predictions compared with the times of many programs of each operator.
 
-Up to `programs` programs of each operator are measured. They are random legal schedules of space `extended`, all trials of
-searches by the strategies, the first programs of a construction's ranking, and programs spread over the remaining ranking.
-Random schedules slower than `slowest_s` by the model are left out and counted. Equal kernels count once. Some random programs
-are timed again: the rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so
-that the command resumes.
+Up to `programs` programs of each operator are timed. They are random legal schedules of space `extended`, all trials of searches
+by the strategies, the first programs of a construction's ranking, and programs spread over the remaining ranking. Random
+schedules slower than `slowest_s` by the model are left out and counted. Equal kernels count once. Some random programs are timed
+again: the rank correlation of both timings is the ceiling for any model. Every timing is written at once, so that the command
+resumes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from gensor_gym.operators.types import Operator
 # The timed programs of an operator with their sources, in a journal, so that a later run does not time them again.
 
 RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
-"""Sources of programs, in addition to the names of strategies; `again` marks second timings."""
+"""Sources of timed programs, in addition to the names of strategies; `again` marks second timings."""
 BATCH = 20
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A program and its measured seconds, which are infinite if the measurement failed."""
+    """One timing: where the program comes from, its schedule, its kernel's digest, and seconds (infinite if it failed)."""
 
     source: str
     schedule: str
@@ -52,7 +52,7 @@ class Timed:
 
 
 class Record:
-    """The measurements of one operator, in a journal that contains the measurements of all operators."""
+    """Timings of one operator, read from and added to a journal that has the timings of all operators."""
 
     def __init__(self, journal: Journal, op: Operator, hw: Hardware, backend: Backend) -> None:
         self.journal, self.op, self.hardware, self.backend = journal, op, hw, backend
@@ -60,15 +60,15 @@ class Record:
         self.rows = [Timed(**{**row, "seconds": np.inf if row["seconds"] is None else row["seconds"]}) for row in mine]
 
     def of(self, *sources: str) -> list[Timed]:
-        """Measurements from these sources, in the order they were made."""
+        """Return the timings of programs from these sources, in the order they were made."""
         return [row for row in self.rows if row.source in sources]
 
     def digest(self, schedule: Schedule) -> str:
-        """Digest of the schedule's kernel."""
+        """Return the digest of the schedule's kernel."""
         return self.backend.digest(self.op, schedule, self.hardware)
 
     def first(self) -> list[Timed]:
-        """The first measurement of every distinct kernel, without second timings."""
+        """Return the first timing of every distinct kernel; second timings do not count."""
         found: dict[str, Timed] = {}
         for row in self.rows:
             if row.source != AGAIN:
@@ -76,7 +76,7 @@ class Record:
         return list(found.values())
 
     def measure(self, source: str, schedules: list[Schedule]) -> None:
-        """Time the schedules that have no measurement from this source yet."""
+        """Time those of the schedules that have no timing from this source yet."""
         known = {row.schedule for row in self.of(source)}
         fresh = [schedule for schedule in schedules if str(schedule) not in known]
         batches = [fresh[i : i + BATCH] for i in range(0, len(fresh), BATCH)]
@@ -85,7 +85,7 @@ class Record:
                 self.add(Timed(source, str(schedule), got.digest, got.seconds))
 
     def add(self, row: Timed) -> None:
-        """Append a measurement to the rows and the journal."""
+        """Add a timing to the rows and to the journal."""
         self.rows.append(row)
         seconds = row.seconds if np.isfinite(row.seconds) else None
         self.journal.add({"operator": str(self.op), **row.__dict__, "seconds": seconds})
@@ -95,12 +95,12 @@ SPACE = "extended"
 TRIES = 20
 """Largest number of random draws per wanted schedule; after that many, the space counts as exhausted."""
 KINDS = {RANDOM: (style.PALETTE[7], "."), "searches": (style.PALETTE[0], "o"), "ranking": (style.PALETTE[4], ".")}
-"""Kind of programs -> (colour, mark) in the figure."""
+"""Kind of programs -> (colour, marker) of its points in the figure."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
 
 
 def rank(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each operator and one over all, and draw the figure."""
+    """Time programs of each operator and score the model; emit a line for each operator and one over all, and draw the figure."""
     settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
     backend = get_backend("cpu", hw)
     journal = Journal(Path(settings.timings or folder / "ranking_timings.jsonl"), ())
@@ -121,7 +121,7 @@ def rank(config: DictConfig, emit: Lines) -> None:
 
 
 def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> dict[str, int]:
-    """Measure missing programs; return the number of random schedules drawn and the number left out as too slow."""
+    """Time the programs that the record lacks; return `drawn`, the number of random schedules, and `left_out`, those too slow."""
     rng = np.random.default_rng(seed)
     chosen, drawn, slow = _random(record, graph, settings, rng)
     record.measure(RANDOM, chosen)
@@ -144,7 +144,7 @@ def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> 
 
 
 def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.random.Generator) -> tuple[list[Schedule], int, int]:
-    """(random schedules with different kernels, number of schedules drawn, number left out as too slow)."""
+    """Return (schedules, drawn, slow): random schedules with different kernels, and how many were drawn and were too slow."""
     have = [Schedule.parse(row.schedule) for row in record.of(RANDOM)]
     if len(have) >= settings.random:
         return have, 0, 0
@@ -160,7 +160,7 @@ def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.ran
 
 
 def _search(record: Record, name: str, trials: int, seed: int) -> None:
-    """Record all trials of a search, unless they are recorded; an interrupted search starts again."""
+    """Run a search and add its trials to the record, unless they are there; an interrupted search starts again."""
     if len(record.of(name)) >= trials:
         return
     known = {row.schedule for row in record.of(name)}
@@ -170,7 +170,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
 
 
 def _again(rows: list[Timed], count: int) -> list[Timed]:
-    """`count` programs to time again: half are the fastest, half are spread over the slower programs."""
+    """Return `count` programs to time again: half are the fastest, half are spread over the slower programs."""
     ordered = sorted((row for row in rows if np.isfinite(row.seconds)), key=lambda row: row.seconds)
     fast, rest = ordered[: count // 2], ordered[count // 2 :]
     places: list[int] = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)).tolist() if rest else []
@@ -178,10 +178,10 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
 
 
 def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
-    """Scores of the model on an operator's measured programs, as fields of a row.
+    """Score the model on the timed programs of an operator and return fields of a result row.
 
-    Rank correlations of random programs' times with predictions and with second timings; time of the best of the model's first
-    `top` programs over the best time.
+    They include rank correlations of random programs' times with predictions and with second timings, and the time of the best of
+    the model's first `top` programs over the best time.
     """
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
@@ -207,12 +207,12 @@ def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
 
 
 def _well(rows: list[Timed], graph: ConstructionGraph) -> list[Timed]:
-    """Measurements that succeeded and whose schedules are legal under the present rules."""
+    """Return the timings that succeeded and whose schedules are legal under the present rules."""
     return [row for row in rows if np.isfinite(row.seconds) and graph.is_legal(Schedule.parse(row.schedule))]
 
 
 def _pair(rows: list[Timed], graph: ConstructionGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(measured, predicted) seconds, float64 [B] each."""
+    """Return (measured, predicted): the seconds of programs, float64 [B] each."""
     stacked = graph.stack([Schedule.parse(row.schedule) for row in rows])
     return np.array([row.seconds for row in rows]), graph.latencies(stacked)
 

@@ -1,9 +1,9 @@
-"""Repeatability of timings: verdicts on the same kernels timed in two separate runs, next to a busy process.
+"""Benchmark of verdicts: do two runs that time the same kernels next to a busy process agree?
 
-A run is a worker process that times all kernels, single-threaded, in rounds of random order, with the drift anchor among them,
-while another process keeps the last core busy. The second run also times kernels with five percent more iterations: an entry that
-calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`, and within a run it is `paired`. The
-other verdicts show the effect of rounds and of the anchor.
+A run is a worker process that times all kernels, single-threaded, in rounds of random order, together with a fixed reference
+kernel (the drift anchor), while another process keeps the last core busy. The second run also times kernels with five percent
+more iterations, whose entry calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`, and
+within a run it is `paired`. The other verdicts show the effect of rounds and of the anchor.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import CompareRequest
 
 ITERATIONS = 20
-"""Calls of the kernel in an entry; one more call is five percent."""
+"""Number of times an entry calls its kernel; one more call takes five percent more."""
 WAYS = ("quiet", "paired", "anchored")
-"""`quiet` compares low quantiles of each run, `paired` rounds, and `anchored` rounds divided by the round's anchor."""
+"""Ways to compare two runs: by low quantiles, round by round, and round by round after division by the anchor's time."""
 TARGET = 0.9
-"""Share of verdicts that must be right."""
+"""Share of verdicts that must be right for the benchmark's target."""
 _NEIGHBOUR = """
 import os, sys
 import numpy as np
@@ -52,7 +52,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit lines for the machine and for every pair, and counts of verdicts with their targets."""
+    """Time kernels in two runs and compare them; emit a line for every pair, and counts of right verdicts with their targets."""
     settings = config.repeatability
     kernels = draw(settings.operator, dataclasses.replace(hardware.get("host"), units=1), settings.kernels, config.seed)
     same = {f"{i}": repeated(kernel, ITERATIONS) for i, kernel in enumerate(kernels)}
@@ -78,7 +78,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
-    """`count` different kernels of random schedules of an operator."""
+    """Return `count` different kernels of random schedules of the operator that `text` names."""
     op, rng = operators.parse(text), np.random.default_rng(seed)
     found: dict[str, Kernel] = {}
     graph = ConstructionGraph(op, hw, "extended")
@@ -90,7 +90,7 @@ def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
 
 
 def repeated(kernel: Kernel, calls: int) -> Kernel:
-    """A kernel whose entry calls the entry of the given C kernel `calls` times."""
+    """Return a kernel whose entry calls the entry of the given C kernel `calls` times."""
     entry = kernel.launches[0].entry
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     call = f"for (volatile int i = 0; i < {calls}; i++) {entry}(inputs, output, workspace, runtime);"
@@ -132,7 +132,10 @@ def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> 
 
 
 def _counts(verdicts: list[dict[str, Verdict]], wanted: Verdict) -> dict[str, object]:
-    """For each of WAYS, the number of wanted verdicts; then the number of pairs, the target number, and all verdicts by kind."""
+    """Return, for each way to compare two timings, how many verdicts equal `wanted`.
+
+    Further entries: `of`, the number of pairs, `target`, how many have to be right, and `all`, the counts of every verdict.
+    """
     ways = {way: Counter(found[way] for found in verdicts) for way in WAYS}
     found = {way: counts[wanted] for way, counts in ways.items()}
     return {**found, "of": len(verdicts), "target": math.ceil(TARGET * len(verdicts)), "all": ways}

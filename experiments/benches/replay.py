@@ -1,4 +1,4 @@
-"""How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, run in order.
+"""Benchmark of searches on a recorded table against live searches: same strategy, seed and number of trials, run in order.
 
 Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table, the first search of
 an operator, which reads its file, is timed separately. Neither time includes warming up (imports, compiled rules).
@@ -28,7 +28,7 @@ TARGET = 100.0
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each operator and strategy, and one over all."""
+    """Time each strategy on each operator, live and on the table; emit a line for each pair and one over all."""
     settings = config.replay
     names = hardware.recorded_names()
     if settings.machine not in names:
@@ -50,7 +50,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def compare(op: Operator, hw: Hardware, live: Backend, name: str, trials: int, seed: int) -> dict[str, float]:
-    """Wall seconds and numbers of trials of one search, live and on the recorded table."""
+    """Run one search live and on the recorded table; return the wall seconds and numbers of trials of both, and their ratio."""
     _timed(op, hw, "analytic", name, 2, seed)
     recorded = open_recorded("recorded", hw)
     first, count = _timed(op, hw, recorded, name, trials, seed)
@@ -64,7 +64,7 @@ def compare(op: Operator, hw: Hardware, live: Backend, name: str, trials: int, s
 
 
 def _timed(op: Operator, hw: Hardware, backend: str | Backend, name: str, trials: int, seed: int) -> tuple[float, int]:
-    """(seconds of one search, number of its trials)."""
+    """Run one search and return (wall seconds, number of trials)."""
     session = Session(Task(op, hw, backend, SPACE), Budget(trials=trials))
     begin = time.perf_counter()
     search(get_strategy(name), session, int(np.uint32(seed)))

@@ -1,4 +1,4 @@
-"""The figure of suites that compare kernels with peers: a line for each operator, with our speed-up and our speed."""
+"""Figure for suites that compare our kernels with other libraries: a line for each operator with our speed-up and our speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from experiments.comparison.summary import Interval
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """Line of an operator: our speed-up as called and without call overhead, our speed and the peer's in a unit of the suite."""
+    """One line of the figure: our speed-up as called and without call overhead, our speed and the other library's.
+
+    The unit of speed is the suite's, such as GB/s.
+    """
 
     operator: str
     called: Interval
@@ -23,13 +26,14 @@ class SpeedUp:
     ours: float
     theirs: float
     peer: str = ""
-    """Name of the peer, shown next to the speed-up if there are several peers."""
+    """Name of the library compared with, shown next to the speed-up if there are several."""
 
 
 def draw(rows: Sequence[SpeedUp], labels: tuple[str, str], path: Path, shown: float = 0.0) -> str:
-    """Write the figure and return its name. `labels` name the axes; the axis of speeds reaches at least to `shown`.
+    """Draw the figure, write it to `path` and return its file name.
 
-    Left: dots are speed-ups as called, rings are speed-ups without call overhead. Right: bars are our speeds, ticks the peers'.
+    Left: dots are speed-ups as called, rings are speed-ups without call overhead. Right: bars are our speeds, ticks theirs.
+    `labels` are the titles of the two x axes; the axis of speeds reaches at least to `shown`.
     """
     rows = sorted(rows, key=lambda row: row.called["median"])
     with plt.rc_context(style.RC):

@@ -1,9 +1,10 @@
-"""Reports of the assembler and the disassembler about kernels of every family: evidence that needs no GPU.
+"""Report on compiled GPU kernels from the assembler and the disassembler: no GPU is needed.
 
-For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the
-assembler's warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For
-wgmma also the tensor cores' cycles for the main loop, which should exceed the number of instructions in the loop. A kernel with
-`loss` would be pruned before timing. The table is static.md (`page`).
+There is a kernel of each family, an operator with the schedule that its settings describe. For each kernel: registers and the
+model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's warnings, the share of
+multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma also the tensor cores' cycles
+for the main loop, which should exceed the number of instructions in the loop. A kernel with a `loss` (spills, or wgmma
+instructions that wait for one another) would be pruned before timing. The table is static.md (`page`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from gensor_gym.graph.tables.tables import INSTRUCTION_K, PRODUCTS
 
 SPACE = "extended"
 SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
-"""Instructions that are counted over the whole kernel."""
+"""Instructions of the disassembly that are counted over the whole kernel."""
 WGMMA = ("HGMMA", "IGMMA", "QGMMA")
-"""Instructions of warpgroup products: 64 rows by 32 bytes of k by two columns take a cycle (2,048 16-bit multiply-adds)."""
+"""Tensor-core instructions of a warpgroup: 64 rows x 32 bytes of k x two columns take a cycle (2,048 16-bit multiply-adds)."""
 SERIALISED = "C75"
-"""Prefix of the codes of warnings that wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
+"""Prefix of the codes of NVRTC's warnings that wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
 
 COLUMNS = (
     "kernel", "architecture", "registers", "spilled bytes", "serialised", "main loop", "of it multiply-adds",
@@ -44,7 +45,10 @@ COLUMNS = (
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each family and machine, and one over all; write the page. ValueError for an illegal schedule."""
+    """Compile a kernel of each family for each machine; emit a line for each and one over all, and write the page.
+
+    Raise ValueError if a configured schedule is illegal.
+    """
     emit(kind="machine", nvrtc=nvrtc.version(), disassembler=sass.is_available(), **machine())
     families: Any = OmegaConf.to_container(config.static.families, resolve=True)
     lines = []
@@ -61,7 +65,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
-    """Compile one family's kernel for one machine and return its row."""
+    """Compile one family's kernel for one machine and return what assembler and disassembler say about it, as a row."""
     graph = ConstructionGraph(operators.parse(family["operator"]), hardware, SPACE)
     schedule = schedule_of(family, graph, seed)
     if not graph.is_legal(schedule):
@@ -86,7 +90,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
 
 
 def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> Schedule:
-    """The schedule that a family's settings describe, or the first schedule of a construction if they describe none."""
+    """Return the schedule that a family's settings describe, or the first that `markov_ext` constructs if they describe none."""
     if "register" not in family:
         return MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules[0]
     slots = [slot_of(a, len(graph.operator.spatial)) for a in range(len(graph.operator.axes))]
@@ -103,7 +107,10 @@ def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> 
 
 
 def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
-    """Number of multiply-add instructions in a step of the reduction: of a thread, of a warp, or, with wgmma, of a warpgroup."""
+    """Return the number of multiply-add instructions in a step of the reduction.
+
+    They are the instructions of a thread, of a warp with tensor cores, or of a warpgroup with wgmma.
+    """
     row, core = schedule.row, schedule.row[TENSOR_CORE]
     points = int(reduce_product(row, 1, ints))
     if core == 0:
@@ -115,7 +122,10 @@ def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
 
 
 def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
-    """Counts of the disassembled kernel. A wgmma has `columns` columns, and a step has `step` multiply-adds."""
+    """Disassemble a kernel and count its instructions and those of its main loop.
+
+    `columns` is the width of a wgmma instruction, and `step` the number of multiply-adds in a step of the reduction.
+    """
     names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
     found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
     try:
@@ -131,7 +141,7 @@ def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
 
 
 def page(lines: Iterable[Mapping[str, Any]]) -> str:
-    """The Markdown page of the suite's lines, with a row for each kernel; equal lines give equal text."""
+    """Return the suite's page as Markdown, with a row for each kernel; equal lines give equal text."""
     rows = list(lines)
     machine = next(line for line in rows if line["kind"] == "machine")
     kernels = [line for line in rows if line["kind"] == "kernel"]

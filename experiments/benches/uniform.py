@@ -1,7 +1,8 @@
-"""Uniform play in `Construct-v0` with every reward: actions drawn uniformly from the legal actions, including `stop`.
+"""Benchmark of uniform play in `Construct-v0`: actions drawn uniformly from the legal actions, including `stop`.
 
 The length of an episode and the number of evaluated programs describe an untrained policy. The regret of one episode, and of the
-best of several, is the baseline for learning. Times come from the model, and the tasks have a certified optimum.
+best of several, is the baseline for learning. It is played with every reward. Times come from the model, and the tasks have a
+certified optimum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from gensor_gym.env import CONSTRUCT
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for every operator and reward, and print all as a table. ValueError if an optimum is unknown."""
+    """Play with every reward on every operator; emit one line for each pair, and print all as a table.
+
+    Raise ValueError if an operator has no certified optimum.
+    """
     settings = config.uniform
     emit(kind="machine", **machine())
     for operator in settings.operators:
@@ -31,9 +35,10 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """Arrays [episodes] of the environments' first episodes: `regret`, number of actions `length`, evaluated programs `paid`.
+    """Play episodes of random legal actions; return float64 [episodes] arrays `regret`, `length` and `paid`.
 
-    ValueError if an operator has no certified optimum.
+    `length` is the number of actions, `paid` the number of programs that the reward evaluated. Raise ValueError if the operator
+    has no certified optimum.
     """
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=episodes, autoreset_mode="Disabled", **arguments)
     rng, inner = np.random.default_rng(seed), envs.unwrapped
@@ -58,7 +63,7 @@ def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.
 
 
 def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
-    """Mean length and number of evaluated programs; median regret of an episode, and of the best of `tries` episodes."""
+    """Return mean length, mean number of evaluated programs, and median regrets of an episode and of the best of `tries`."""
     rounds = found["regret"][: len(found["regret"]) // tries * tries].reshape(-1, tries)
     return {
         "episodes": len(found["regret"]), "steps_of_an_episode": float(found["length"].mean()),
@@ -68,7 +73,7 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown table by reward: means over operators, and median regrets over operators in percent above the optimum."""
+    """Return a Markdown table by reward: means over operators, and median regrets in percent above the optimum."""
     own = [row for row in rows if row["kind"] == "uniform"]
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0

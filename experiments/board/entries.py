@@ -1,12 +1,13 @@
-"""Entries of a frozen suite: every search of an agent on a track, with the actions that build its best program.
+"""Entries of the leaderboard: files with every search of one agent on one track (a list of tasks) of a frozen suite.
 
-On a track that gives candidates, a search has one action: the index of its best candidate.
+For each search, an entry has the actions that build the agent's best program; on a track that gives candidates, it has one
+action, the index of the best candidate.
 
-`AGENT/TRACK.jsonl` has a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions
-in the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
-budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
-corruption, not deliberate falsification. An entry may contain only the first few seeds, and may be packed
-(`experiments.evidence.ship`).
+`AGENT/TRACK.jsonl` begins with a line about agent and track (the header). A line for each task and seed, and the digest of all
+lines above, follow. Verification plays the actions in the environment, recomputes every line and compares the whole file byte for
+byte. Facts that an entry only states (the spent budget, the regret after each trial before the last, the learning curve, the
+agent) are covered by the digest, which detects corruption, not deliberate falsification. An entry may contain only the first few
+seeds, and may be packed (`experiments.evidence.ship`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from gensor_gym.suites.session import NoModel
 
 FOLDER = ROOT / "results" / "suite"
 STATED = ("curve", "processor_s", "asked", "learning", "trials", "evaluations", "elapsed_s", "worked_s")
-"""Fields that a line states and that verification cannot recompute."""
+"""Fields of an entry's lines that the agent states and verification cannot recompute."""
 FIELDS = ("suite", "track", "task", "fingerprint", "seed", "actions", "seconds", "regret", *STATED)
 HEADER = ("suite", "track", "agent", "strategy", "settings")
 MOST_BYTES = 64 << 20
@@ -52,31 +53,31 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entrant:
-    """The agent of an entry: a registered strategy with settings, or a function of type `gensor_gym.suites.Agent`.
+    """An agent on the leaderboard: a registered strategy with settings, or a function of type `gensor_gym.suites.Agent`.
 
-    `name` is the entry's folder. Text among the settings may contain `{seed}`, so that each seed searches with the policy of its
-    own training seed.
+    `name` is the folder of its entries. Text among the settings may contain `{seed}`, so that each seed searches with the policy
+    of its own training seed.
     """
 
     name: str
     strategy: str
-    """A registered name, MODULE:FUNCTION or FILE.py:FUNCTION."""
+    """Name of a registered strategy, or a function as MODULE:FUNCTION or FILE.py:FUNCTION."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the fields: ValueError for an invalid folder name, or for settings of a function."""
+        """Check the fields; raise ValueError for an invalid folder name, or if a function is given settings."""
         if not re.fullmatch(r"\w[\w.-]*", self.name):
             raise ValueError(f"name {self.name!r}: expected letters, digits, '_', '-' and '.'")
         if ":" in self.strategy and self.settings:
             raise ValueError(f"{self.name}: settings {sorted(self.settings)} are of registered strategies, not of a function")
 
     def header(self, track: Track) -> dict[str, Any]:
-        """First line of an entry."""
+        """Return the header, the first line of the agent's entry for a track: suite, track, agent, strategy and settings."""
         settings = dict(self.settings)
         return {"suite": track.suite, "track": track.name, "agent": self.name, "strategy": self.strategy, "settings": settings}
 
     def agent(self, track: Track, task: SuiteTask, seed: int) -> Agent:
-        """The agent for a task and a seed; ValueError if it does not exist."""
+        """Return the function that searches a task of the track with this seed; ValueError if there is no such agent."""
         if ":" in self.strategy:
             found: Agent = load_function(self.strategy)
             return found
@@ -89,9 +90,10 @@ class Entrant:
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
-    """Search every task with the first `seeds` seeds, or with all; resume an earlier run; return the entry's path.
+    """Let an agent search every task of a track with the track's first `seeds` seeds (by default all).
 
-    Searches in an entry with the same header are not repeated.
+    Write the entry, a file with every search, and return its path. Searches of an interrupted run, or of an entry with the same
+    first line, are not repeated.
     """
     header = entrant.header(track)
     path = folder / track.suite / entrant.name / f"{track.name}.jsonl"
@@ -119,7 +121,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
 
 
 def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """Lines of an existing entry by task and seed; empty if it is missing or has another header."""
+    """Return the lines of an existing entry by (task, seed); empty if it is missing or its first line is not `header`."""
     if not (path := lying(path)).exists():
         return {}
     first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
@@ -127,7 +129,7 @@ def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
 
 
 def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dict[str, Any]:
-    """Run one search and return its row; repeat it while other processes held it up."""
+    """Run one search and return its row; search again if other processes slowed it down too much (`held_up`)."""
     while True:
         (row,) = replace(track, tasks=(task,)).run(entrant.agent(track, task, seed), (seed,))
         if not held_up(row, track):
@@ -135,7 +137,7 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search reached its limit of seconds but, because of other processes, had the processor for less than half."""
+    """Return whether a search used up its seconds while other processes had the processor for more than half of the time."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
@@ -154,13 +156,16 @@ def _line(row: Mapping[str, Any], track: Track, task: SuiteTask) -> dict[str, An
 
 
 def text_of(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Text of an entry's file: header, rows and digest."""
+    """Return the text of an entry's file: a header line, a line for each row, and a line with their SHA-256 digest."""
     text = "".join(json.dumps(row) + "\n" for row in (header, *rows))
     return text + json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
 
 
 def verify(path: Path) -> list[dict[str, Any]]:
-    """Verify an entry and return its lines. Difference names the first byte that differs, ValueError an unreadable part."""
+    """Recompute an entry and compare it with its file; return its lines.
+
+    Raise Difference, which names the first byte that differs, or ValueError for a part that cannot be read.
+    """
     text = read_text(lying(path), MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
     if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
@@ -188,11 +193,11 @@ def verify(path: Path) -> list[dict[str, Any]]:
 
 
 class Difference(ValueError):
-    """Raised if an entry differs from the environment's recomputation; the message names line, field, expected and found."""
+    """Raised if an entry differs from its recomputation; the message names the line, the field and both values."""
 
 
 def compare_texts(expected: str, found: str) -> None:
-    """Compare two whole files of JSON lines; raise Difference for the first byte that differs."""
+    """Compare two whole files of JSON lines; raise Difference for the first byte at which they differ."""
     lines, others = expected.split("\n"), found.split("\n")
     for at, (want, have) in enumerate(zip(lines, others, strict=False)):
         if want != have:
@@ -204,7 +209,7 @@ def compare_texts(expected: str, found: str) -> None:
 
 
 def _field(expected: str, found: str) -> str:
-    """Text that names the first field with different values and both values, or both lines."""
+    """Describe the first field whose value differs between two JSON lines, with both values; or quote both lines."""
     with suppress(ValueError):
         want, have = parse_json(expected), parse_json(found)
         if isinstance(want, dict) and isinstance(have, dict) and set(want) == set(have):
@@ -215,7 +220,10 @@ def _field(expected: str, found: str) -> str:
 
 
 def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line recomputed by the environment's rules, with its stated facts; ValueError if it spent more than the budget."""
+    """Recompute a line of an entry by the environment's rules; facts that it only states are copied.
+
+    Raise ValueError if the search spent more than the budget.
+    """
     evaluations = (track.budget.evaluations if track.steps is None else track.steps) if track.model else 0
     for name, most in (("trials", track.budget.trials), ("evaluations", evaluations)):
         if most is not None and not 0 <= line[name] <= most:
@@ -233,7 +241,10 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
 
 
 def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
-    """Seconds of the program that actions build or choose; infinite if it fails. ValueError for an illegal action."""
+    """Return the seconds of the program that the actions build, or choose among candidates; infinite if the program fails.
+
+    Raise ValueError for an illegal action.
+    """
     task.check()
     graph = ConstructionGraph(task.operator, task.hardware, task.space)
     schedule = chosen(task, actions) if track.candidates else built(task, graph, actions)
@@ -242,7 +253,7 @@ def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
-    """The candidate whose index is the only action; ValueError for any other actions."""
+    """Return the candidate whose index is the only action; raise ValueError for any other actions."""
     known = candidates(task.hardware, task.operator)
     if len(actions) != 1 or not 0 <= actions[0] < len(known):
         raise ValueError(f"{task.name}: expected the index of one of {len(known)} candidates, found {list(actions)}")
@@ -250,7 +261,10 @@ def chosen(task: SuiteTask, actions: Sequence[int]) -> Schedule:
 
 
 def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> Schedule:
-    """The schedule that actions, the last of them STOP, build in the task's graph; ValueError for an illegal action."""
+    """Play the actions in a task's graph and return the schedule that they build.
+
+    Raise ValueError for an illegal action, or if the last action is not `STOP`.
+    """
     schedule = graph.initial()
     if not actions or actions[-1] != STOP:
         raise ValueError(f"{task.name}: expected actions that end with {STOP}, found {list(actions[-1:])}")
@@ -262,10 +276,10 @@ def built(task: SuiteTask, graph: ConstructionGraph, actions: Sequence[int]) -> 
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
-    """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
+    """Let agents search the tasks of tracks of a suite, print the paths of their entries, and return exit status 0.
 
-    Without `tracks`, all tracks without learning are played; a track without a model is left out for agents that need the
-    model.
+    Without `tracks`, these are all tracks on which agents search rather than learn; those whose tasks have no analytic model are
+    left out for an agent that needs it. Raise ValueError for an unknown track.
     """
     suite = get(version)
     for name in tracks:
@@ -288,9 +302,9 @@ def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequ
 
 
 def verified(version: str, folder: Path, tracks: Collection[str] | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Verify all entries, or only those on `tracks`, and return their lines by track and agent.
+    """Verify all entries in a folder, or only those on `tracks`; return their lines by track and agent.
 
-    ValueError for the first invalid entry, and for a folder without entries.
+    Raise ValueError for the first invalid entry, and for a folder without entries.
     """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     there = [path for ending in ("jsonl", "jsonl.gz") for path in (folder / version).glob(f"*/*.{ending}")]
@@ -304,7 +318,10 @@ def verified(version: str, folder: Path, tracks: Collection[str] | None = None) 
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function of MODULE:FUNCTION or FILE.py:FUNCTION; ValueError names the missing part."""
+    """Import and return the function that a text names, MODULE:FUNCTION or FILE.py:FUNCTION.
+
+    Raise ValueError that names the missing part.
+    """
     where, colon, name = text.rpartition(":")
     try:
         found = getattr(_module(where), name) if colon else None

@@ -16,7 +16,7 @@ from experiments.board import entries, suite_page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 for an invalid entry, or if the page differs with `--check`."""
+    """Run the command and return the exit status: 2 for an invalid entry, or if `--check` finds that the page would change."""
     parser = Parser(prog="python -m experiments leaderboard", description="Verify entries, and build results/suite/README.md.")
     parser.add_argument("--frozen", default="v1", metavar="VERSION", help="of the suite")
     parser.add_argument("--folder", type=Path, help="of entries of your own: verify them and print where they stand")

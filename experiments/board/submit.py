@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _entrants(args: argparse.Namespace) -> list[Entrant]:
-    """Agents of the command line; ValueError if its options conflict."""
+    """Return the agents that the command line names; raise ValueError if its options conflict."""
     settings = dict(_setting(text) for text in args.set)
     who = [*args.strategies, *([args.agent] if args.agent else [])]
     if not who or (len(who) > 1 and (settings or args.name)) or ((settings or args.agent) and not args.name):
@@ -33,7 +33,7 @@ def _entrants(args: argparse.Namespace) -> list[Entrant]:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """(name, value) of NAME=VALUE; the value is JSON, or text if it is not JSON."""
+    """Split NAME=VALUE into (name, value); the value is read as JSON, or stays text if it is not JSON."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--set {text!r}: expected NAME=VALUE")

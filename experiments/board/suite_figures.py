@@ -1,4 +1,4 @@
-"""Figures of a frozen suite: interquartile means with intervals in tiers, performance profiles, learning curves."""
+"""Figures of the leaderboard: mean regrets by tier, performance profiles and learning curves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
-"""Smallest regret on the logarithmic axes; smaller regrets are drawn at this value."""
+"""Smallest regret that the logarithmic axes show; smaller regrets are drawn at this value."""
 TICKS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:
-    """Draw TRACK.png for every track, and TRACK_learning.png if agents learned on it; return the files."""
+    """Draw the figure of every track, TRACK.png, and TRACK_learning.png if agents learned on it; return the files."""
     made = []
     with plt.rc_context(style.RC):
         for standing in standings:
@@ -71,7 +71,7 @@ def _tiers(axes: Axes, standing: Standing) -> None:
 
 
 def _drawn(regret: float) -> float:
-    """A regret log(T / T*) as the drawn share T / T* - 1, at least LEAST."""
+    """Turn a regret log(T / T*) into the relative excess T / T* - 1 that the axis shows, at least `LEAST`."""
     return max(LEAST, float(np.expm1(regret)))
 
 
@@ -83,7 +83,10 @@ def _regrets(axes: Axes) -> None:
 
 
 def _curves(standing: Standing, path: Path) -> Path:
-    """Draw mean regret of episodes and best regret so far over steps: medians over tasks and seeds, with quartiles."""
+    """Draw learning curves on a track: regret of episodes, and best regret so far, over steps.
+
+    Curves are medians over tasks and seeds, with bands from the lower to the upper quartile.
+    """
     looks = style.look(standing.agents)
     figure, both = plt.subplots(1, 2, figsize=(9.6, 3.4), sharey=True)
     for agent in standing.agents:

@@ -1,4 +1,4 @@
-"""The page of a frozen suite: a table for each track, results after given seconds and evaluations, and figures."""
+"""The leaderboard's page: a table for each track, results after given seconds and evaluations, and figures."""
 
 from __future__ import annotations
 
@@ -32,15 +32,21 @@ from gensor_gym.suites.session import WINDOWS
 PAGE = ROOT / "results" / "suite" / "README.md"
 BEGIN, END = "<!-- built by gensor leaderboard --frozen {version} -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
-"""Agents that search on the model without learning. If they are as good as the best agent, learning has nothing to gain."""
+"""Agents that search on the model without learning. On a track where they reach the best agent, learning gains nothing."""
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
-"""Indices of the learning-curve points shown in the table; some agents use the last steps to show their result."""
+"""Indices of the points of a learning curve that the table shows: first, middle, and near the end.
+
+Some agents use the last steps to show their result, so that the last points say nothing about learning.
+"""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
-    """Yield all tables and figures as Markdown; `pictures` is the path of the figures' folder, None without figures."""
+    """Yield the lines of the page in Markdown: tables and links to figures for each track.
+
+    `pictures` is the path of the figures' folder, or None to leave them out.
+    """
     for standing in found:
         track = standing.track
         few = "" if _whole(standing) else ", fewer where the table says so"
@@ -61,7 +67,7 @@ def _whole(standing: Standing) -> bool:
 
 
 def _few(track: Track) -> bool:
-    """Whether the table has a column for the first trial: if a search chooses among candidates and may try several."""
+    """Return whether a search on this track may try several given candidates; then the table has a column for the first trial."""
     return track.candidates and (track.budget.trials or math.inf) > 1
 
 
@@ -126,12 +132,15 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent above the best time; `none` if the program is over a hundred times slower, or missing."""
+    """Return a regret as text, in percent above the best time; `none` if it is at least `CAP`, as if no program was found."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 
 def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
-    """Yield tables of the tracks on which a folder has entries, with the shipped entries; ValueError for an invalid entry."""
+    """Verify the entries in a folder and yield tables of their tracks in which they are ranked among the shipped entries.
+
+    Raise ValueError for an invalid entry.
+    """
     own = verified(version, folder)
     others = verified(version, shipped, own)
     suite = get(version)
@@ -139,9 +148,9 @@ def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
 
 
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
-    """Verify all entries, write tables into the page and draw its figures next to the entries.
+    """Verify all entries of a suite, write the tables into the page, and draw its figures next to the entries.
 
-    ValueError for an invalid entry. With `check`, nothing is written; ValueError if the page would change.
+    With `check`, write nothing, and raise ValueError if the page would change. Also raise ValueError for an invalid entry.
     """
     from experiments.board.suite_figures import draw
 

@@ -18,56 +18,59 @@ from experiments.common.statistics import interquartile_mean as iqm
 from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))
-"""Regret of programs more than a hundred times slower than the best, and of searches without a program."""
+"""Largest regret that counts, log(100); programs over 100 times slower and searches without a program get it."""
 RESAMPLES = 1000
 WITHIN = 0.05
-"""Regret that counts as equal to the best."""
+"""Excess over the best time within which a search counts as having found the best."""
 SECONDS = (0.01, 0.1, 1.0, 10.0)
-"""Processor seconds at which the best program measured until then is scored."""
+"""Processor seconds after which a table scores the best program measured until then."""
 EVALUATIONS = (64, 1024, 16384, 262144)
 Scores = Mapping[str, np.ndarray]
 Lines = Sequence[Mapping[str, Any]]
 
 
 def seeds_of(track: Track, lines: Lines) -> Track:
-    """The track with only the seeds that an entry has, which are the track's first seeds."""
+    """Return the track with only as many of its first seeds as the lines of an entry have."""
     return replace(track, seeds=track.seeds[: len({row["seed"] for row in lines})])
 
 
 def scores_of(track: Track, lines: Lines) -> np.ndarray:
-    """Final regrets [tasks, seeds], capped."""
+    """Return the final regret of each search of an entry, [tasks, seeds], at most `CAP`."""
     return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
 def scores_of_first(track: Track, lines: Lines) -> np.ndarray:
-    """Regrets [tasks, seeds] of the first measured program, capped."""
+    """Return the regret of each search's first measured program, [tasks, seeds], at most `CAP`."""
     firsts = (CAP if row["curve"][0] is None else min(CAP, row["curve"][0]) for row in lines)
     return seeds_of(track, lines).scores([{**row, "regret": first} for row, first in zip(lines, firsts, strict=True)])
 
 
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
-    """Regrets [tasks, seeds, limits] of the best program measured within each limit of `spent`, `processor_s` or `asked`."""
+    """Return the regret of the best program that each search measured within given limits, [tasks, seeds, limits].
+
+    `spent` names what is limited: `processor_s` (seconds) or `asked` (evaluations of the model).
+    """
     own = seeds_of(track, lines)
     return np.stack([own.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
-    """Capped regret of one search after `most` of the quantity `spent`; CAP before the first measurement."""
+    """Return the regret of a search after it spent `most` of the quantity `spent`, at most `CAP`; `CAP` before any trial."""
     known = [CAP if value is None else value for value, at in zip(row["curve"], row[spent], strict=False) if at <= most]
     return min(CAP, known[-1]) if known else CAP
 
 
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """Bootstrap interval of the interquartile mean."""
+    """Return the (low, high) ends of the bootstrap interval of the interquartile mean of scores [tasks, seeds]."""
     low, high = statistics.bootstrap(iqm, scores, resamples=RESAMPLES)
     return float(low), float(high)
 
 
 def tiers(scores: Scores) -> list[list[str]]:
-    """Tiers of agents, best first: each has the best remaining agent and all remaining agents not significantly worse than it.
+    """Group agents into tiers, best first; each tier has the best remaining agent and those not significantly worse than it.
 
-    Significantly worse means that the interval of the difference of interquartile means is above zero. The bootstrap draws tasks
-    as well as seeds; if one agent has fewer seeds, only as many first seeds of the other agent count.
+    An agent is significantly worse if the interval of the difference of interquartile means is above zero. The bootstrap draws
+    tasks as well as seeds; if one agent has fewer seeds, only as many first seeds of the other agent count.
     """
     left = sorted(scores, key=lambda name: (iqm(scores[name]), name))
     found: list[list[str]] = []
@@ -80,7 +83,7 @@ def tiers(scores: Scores) -> list[list[str]]:
 
 
 def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
-    """Whether the first agent is significantly worse than the second, by the bootstrap that `tiers` describes."""
+    """Return whether the scores `worse` are significantly worse than `better`, by the bootstrap that `tiers` describes."""
 
     def difference(one: np.ndarray, other: np.ndarray) -> float:
         return float(iqm(one) - iqm(other))
@@ -92,11 +95,11 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Standing:
-    """The entries of a track, with their scores."""
+    """The entries of all agents on one track, with their scores and tiers."""
 
     track: Track
     lines: Mapping[str, Lines]
-    """Agent -> lines of its entry."""
+    """Agent -> lines of its entry, one for each search."""
     scores: Scores
     tiers: list[list[str]]
 
@@ -108,19 +111,19 @@ class Standing:
 
     @property
     def agents(self) -> list[str]:
-        """Names of the agents, tier by tier and best first."""
+        """Names of the agents from the best to the worst: tier by tier, within a tier by interquartile mean."""
         return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
 
 
 def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
-    """Standings of the tracks that have entries, in the suite's order."""
+    """Return the standing of every track that has entries, in the suite's order; `entries` are lines by track and agent."""
     return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
 
 
 def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """Learning curves of an agent: [searches, points, (steps, mean regret of the last episodes, best so far)], nan if missing.
+    """Return the learning curves of an agent's searches, float64 [searches, points, 3]; None if a search has no curve.
 
-    None if a search of the agent has no curve.
+    A point has the steps, the mean regret of the episodes since the last point, and the best regret so far; nan if missing.
     """
     curves = [row["learning"] for row in standing.lines[agent]]
     if any(not curve for curve in curves):

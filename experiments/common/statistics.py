@@ -15,15 +15,15 @@ from scipy.stats import rankdata
 from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 EXACT = 14
-"""Most units for which a sign-flip test enumerates all 2^N combinations of signs."""
+"""Largest number of units for which a sign-flip test enumerates all 2^N combinations of signs."""
 FLIPS = 20_000
 """Number of random combinations of signs that a sign-flip test draws for more than EXACT units."""
 
 
 def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
-    """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last value.
+    """Return the least of the first k values for k = 1 .. length, float64 [length].
 
-    ValueError without values, or if `length` is below 1.
+    A search that ended early keeps its last value. Raise ValueError without values, or if `length` is below 1.
     """
     if len(values) == 0 or length < 1:
         raise ValueError(f"{len(values)} values to a length of {length}: expected at least one of both")
@@ -32,9 +32,9 @@ def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray
 
 
 def chances_of_best(count: int, k: int) -> np.ndarray:
-    """Probability that each of `count` values, in ascending order, is the least of k drawn without replacement, float64 [count].
+    """Return, for `count` values in ascending order, the probability that each is the least of k drawn without replacement.
 
-    The i-th is the least with probability C(count - i, k - 1) / C(count, k).
+    The result is float64 [count]. The i-th value is the least with probability C(count - i, k - 1) / C(count, k).
     """
     # P(least > the i-th) = C(count - i, k) / C(count, k), as a running product
     left = count - np.arange(count)
@@ -43,9 +43,9 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 
 
 def expected_best(values: np.ndarray) -> np.ndarray:
-    """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
+    """Return the expected least of k of the N values drawn without replacement, for k = 1 .. N, float64 [N].
 
-    It is infinite for every k at which all drawn values may be infinite. ValueError without values, or for NaN.
+    It is infinite for every k at which all drawn values may be infinite. Raise ValueError without values, or for NaN.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
@@ -56,7 +56,7 @@ def expected_best(values: np.ndarray) -> np.ndarray:
 
 
 def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
-    """Interquartile mean of the least of k values drawn without replacement from a task's values, tasks equally likely.
+    """Return the interquartile mean of the best of k random values: draw a task, then k of its values without replacement.
 
     This is the exact limit of `interquartile_mean` for many such draws.
     """
@@ -69,7 +69,7 @@ def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
 
 
 def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (0, 1)) -> np.ndarray:
-    """Mean of the values along the axes without the lowest and the highest quarter (rounded down).
+    """Return the mean of the values along the axes, without the lowest and the highest quarter (rounded down).
 
     `scipy.stats.trim_mean` gives the same but takes twenty times as long, which a bootstrap would spend at every resample.
     """
@@ -81,7 +81,7 @@ def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (0, 1))
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Geometric mean; None if there are no values."""
+    """Return the geometric mean, or None if there are no values."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
@@ -89,11 +89,11 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 def bootstrap(
     statistic: Callable[..., np.ndarray | float], *scores: np.ndarray, resamples: int = 2000, seed: int = 0, crossed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) ends of the percentile interval of `statistic(*scores)`, each in the statistic's shape.
+    """Return the (low, high) ends of the percentile bootstrap interval of `statistic(*scores)`, each in the statistic's shape.
 
     Each resample draws tasks with replacement, as many as there are, and within each drawn task as many seeds as there are. All
-    scores [tasks, seeds, ...] use the same draws, so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a
-    seed that trained one policy for all tasks has a common effect on them, which must stay together. ValueError if the numbers
+    scores [tasks, seeds, ...] use the same draws, so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a seed
+    that trained one policy for all tasks has a common effect on them, which must stay together. Raise ValueError if the numbers
     of tasks or seeds differ.
     """
     shapes = {score.shape[:2] for score in scores}
@@ -111,10 +111,10 @@ def bootstrap(
 
 
 def sign_flip(differences: np.ndarray) -> float:
-    """Two-sided p value of the hypothesis that differences [N] of independent units are symmetric around zero.
+    """Return the two-sided p value of the hypothesis that differences [N] of independent units are symmetric around zero.
 
     It is the share of combinations of signs whose mean is at least as far from zero as the observed mean. All combinations are
-    enumerated up to EXACT units; beyond that a sample is drawn.
+    enumerated up to `EXACT` units; beyond that a sample is drawn.
     """
     units = np.asarray(differences, dtype=np.float64)
     count = len(units)
@@ -128,7 +128,10 @@ def sign_flip(differences: np.ndarray) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values. Comparisons whose adjusted value is at most a level are significant at that level."""
+    """Adjust p values for multiple comparisons by Holm's method, in the given order.
+
+    A comparison is significant at a level if its adjusted value is at most that level.
+    """
     order = np.argsort(p_values, kind="stable")
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, at in enumerate(order):
@@ -138,12 +141,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Share of searches whose score is at most each threshold, float64 [thresholds]; all tasks count equally."""
+    """Return the share of searches whose score is at most each threshold, float64 [thresholds]; all tasks count equally."""
     return (scores[..., None] <= thresholds).mean(axis=(0, 1))
 
 
 def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
-    """Probability that our score is smaller on a random task, over all pairs of seeds; a tie counts one half."""
+    """Return the probability that our score is smaller than the other on a random task, over all pairs of seeds.
+
+    Scores are [tasks, seeds]. A tie counts one half.
+    """
     mine, theirs = ours[:, :, None], others[:, None, :]
     return float(((mine < theirs) + 0.5 * (mine == theirs)).mean())
 
@@ -151,19 +157,20 @@ def probability_of_improvement(ours: np.ndarray, others: np.ndarray) -> float:
 # Strategies compared with a reference strategy: score differences for the same task and seed, intervals, Holm's correction.
 
 Line = dict[str, float]
-"""mean, low, high: the paired difference and its interval.
+"""Comparison with the reference: the mean paired difference `mean`, with the ends `low` and `high` of its interval.
 
-p comes from a sign-flip test on tasks; p_holm is its adjusted value, and p_least the smallest p_holm possible with this number of
-tasks and strategies. improves, improves_low, improves_high: probability of improvement and its interval.
+`p` comes from a sign-flip test on tasks; `p_holm` is its adjusted value, and `p_least` the smallest `p_holm` possible with this
+number of tasks and strategies. `improves`, `improves_low`, `improves_high`: probability of improvement and its interval.
 """
 
 
 def against(
     scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
 ) -> dict[str, list[Line]]:
-    """Compare every score [tasks, seeds, K] with `other`, of that shape; return K comparisons by name. Smaller scores are better.
+    """Compare scores [tasks, seeds, K] by name with `other`, of the same shape; return a list of K comparisons for each name.
 
-    `crossed` says that all tasks share their seeds (see `bootstrap`).
+    Smaller scores are better. p values are adjusted over the names. `crossed` says that all tasks share their seeds (see
+    `bootstrap`).
     """
     found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
     units = other.shape[0] if other.shape[0] > 1 else other.shape[1]  # of the sign-flip test: tasks, or seeds of a single task
@@ -176,7 +183,7 @@ def against(
 
 
 def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: bool) -> list[Line]:
-    """Compare scores `ours` with scores `theirs`, both [tasks, seeds, K]: K lines, without the entries `p_holm` and `p_least`."""
+    """Compare scores `ours` with `theirs`, both [tasks, seeds, K]; return K comparisons, still without `p_holm` and `p_least`."""
 
     def mean(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return (ours - theirs).mean(axis=(0, 1))
@@ -201,11 +208,11 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, resamples: int, crossed: 
 # Rankings of predictions against measurements.
 
 FASTEST = 5
-"""Programs in the fastest 1/FASTEST are also ranked and scored on their own."""
+"""Divisor of the number of programs: the fastest 1/FASTEST of them are also scored on their own."""
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's rank correlation; ties get their mean rank. The result is nan if one side is constant."""
+    """Return Spearman's rank correlation; ties get their mean rank. The result is nan if one side is constant."""
     left, right = rankdata(a), rankdata(b)
     if min(np.std(left), np.std(right)) == 0:
         return float("nan")
@@ -213,11 +220,11 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def fastest(seconds: np.ndarray) -> np.ndarray:
-    """Indices of the fastest 1/FASTEST of the programs, at least three of them."""
+    """Return the indices of the fastest programs: one in `FASTEST` of all, but at least three."""
     return np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
 
 
 def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:
-    """log(best time among the model's first k programs / best time of all)."""
+    """Return the regret of the best of the k programs predicted to be fastest: log(its measured time / best measured time)."""
     first = np.argsort(predicted, kind="stable")[:k]
     return float(np.log(measured[first].min() / measured.min()))

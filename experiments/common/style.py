@@ -1,4 +1,4 @@
-"""Style of figures: one palette, thin frames, and units that are easy to read."""
+"""Common look of figures: a palette, thin frames, and axes with units that are easy to read."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<")
 FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive", "local_search")
 """Strategies that have the same colour in every figure."""
 LIGHTER = {"#0072B2": "#3A8FD9", "#009E73": "#2BB88D", "#56B4E9": "#8FD3F5", "#7A5195": "#B48BD0", "#5D4037": "#B08968"}
-"""Palette colours that are too dark for a dark background -> their replacements."""
+"""Palette colour that is too dark for a dark background -> its replacement there."""
 GROUNDS = "GENSOR_GYM_FIGURES"
-"""Environment variable: `light`, or `both` to write figures on a dark background as well."""
+"""Environment variable: `light`, or `both` to write figures on a dark background, too."""
 COLOURED: dict[type, tuple[str, ...]] = {
     Line2D: ("color", "markerfacecolor", "markeredgecolor"), Text: ("color",), Patch: ("facecolor", "edgecolor"),
     Collection: ("facecolor", "edgecolor"),
 }  # fmt: skip
-"""Class of a figure's parts -> names of its colour properties."""
+"""Class of a figure's parts -> names of the properties that hold their colours."""
 _WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "format": "png"}
 COLOURS = 256
-"""Largest number of colours of a figure file, which makes it a third of the size in full colour, without a visible difference."""
+"""Largest number of colours in a figure's file. It makes the file a third as large, without a visible difference."""
 INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
-"""Colours of text, secondary parts, grid lines, boxes."""
+"""Colours of text, of secondary parts, of grid lines, and of boxes."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.5, "axes.titleweight": "bold",
@@ -53,9 +53,9 @@ RC: dict[Any, Any] = {
 
 
 def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every strategy: fixed for strategies of this project, the next free pairs for other strategies.
+    """Return the (colour, marker) of every strategy: fixed ones for some strategies, the next free pairs for all others.
 
-    When colours run out, they repeat with another marker.
+    If there are more strategies than colours, colours repeat with another marker.
     """
     fixed = {name: FIXED.index(name) for name in FIXED if name in strategies}
     free = [i for i in range(len(PALETTE)) if i not in fixed.values()]
@@ -73,14 +73,14 @@ def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def plain(text: str) -> str:
-    """An operator's text without the arguments that have their usual values."""
+    """Return an operator's text without arguments at their usual values (stride, dilation and groups 1, no padding)."""
     for usual in (", stride=1", ", dilation=1", ", groups=1", ", padding=0"):
         text = text.replace(usual, "")
     return text
 
 
 def short_operator(text: str) -> str:
-    """An operator's text for a title, on two lines if it is long."""
+    """Return an operator's text for the title of a panel, without usual arguments and on two lines if it is long."""
     text = plain(text)
     if len(text) <= 46:
         return text
@@ -89,7 +89,7 @@ def short_operator(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Text of a ratio with up to three significant digits."""
+    """Format a ratio with up to three significant digits."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
@@ -119,9 +119,9 @@ def ratio_axis(axes: Axes, axis: Literal["x", "y"]) -> None:
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.0, **options: Any) -> tuple[Figure, np.ndarray]:
-    """(figure, grid of axes) with `count` panels of `size` inches in at most `columns` columns, and `more` inches more in height.
+    """Make a figure with `count` panels of `size` inches in at most `columns` columns; return (figure, grid of axes).
 
-    Surplus panels of the last row are hidden. `options` are passed to `plt.subplots`.
+    `more` inches are added to its height. Surplus panels of the last row are hidden. `options` are passed to `plt.subplots`.
     """
     columns = min(columns, count)
     lines = -(-count // columns)
@@ -133,7 +133,10 @@ def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.
 
 
 def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
-    """Draw the line of equal model and measured times, and the fastest of `seconds` [N]; make both axes time axes."""
+    """Draw, in a plot of measured over model times, the line where both are equal and the fastest measured time.
+
+    Both axes become logarithmic axes of seconds.
+    """
     both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
     axes.plot(both, both, color=INK, linewidth=0.8, alpha=0.5)
     axes.axhline(seconds.min(), color=INK, linestyle=(0, (4, 3)), linewidth=0.9)
@@ -149,10 +152,11 @@ def _unit(seconds: float) -> str:
 
 
 def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
-    """Write a PNG and close the figure; return the file name. The file names no software and no time, so it is repeatable.
+    """Write a figure as a PNG file, close it, and return the file's name.
 
-    If `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png next to it has the figure on a dark background.
-    ValueError for values other than `light` and `both`.
+    The file names no software and no time, so that equal figures give equal files. If `grounds` (by default $GENSOR_GYM_FIGURES)
+    is `both`, NAME_dark.png next to it has the figure on a dark background. Raise ValueError for values other than `light` and
+    `both`.
     """
     asked = grounds or os.environ.get(GROUNDS, "light")
     if asked not in ("light", "both"):
@@ -173,7 +177,7 @@ def _write(figure: Figure, path: Path) -> None:
 
 
 def small(picture: Image.Image, path: Path) -> None:
-    """Write an opaque picture as a PNG of at most COLOURS colours; a picture with fewer colours keeps them all.
+    """Write an opaque picture as a PNG of at most `COLOURS` colours; a picture with fewer colours keeps them all.
 
     Colours are chosen one at a time: the next is the farthest from the chosen colours, weighted by its number of pixels.
     """
@@ -193,12 +197,15 @@ def small(picture: Image.Image, path: Path) -> None:
 
 
 def dark_of(path: Path) -> Path:
-    """Path of a figure's dark version."""
+    """Return the path of the version of a figure on a dark background."""
     return path.with_name(f"{path.stem}_dark{path.suffix}")
 
 
 def darken(figure: Figure) -> None:
-    """Recolour a figure for a dark page: mirror greys, lighten palette colours. Text and shapes on images keep their colours."""
+    """Recolour a figure for a dark page: invert greys and lighten palette colours.
+
+    Text and shapes on images keep their colours.
+    """
     kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]

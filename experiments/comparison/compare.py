@@ -37,15 +37,15 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import TraceRow
 
 NOTES, TASKS = "task-*.json", "tasks"
-"""Pattern of the notes that a multirun's tasks leave for `sweep.py`, and the parent of the tasks' folders."""
+"""Pattern of the names of the notes that a multirun's tasks leave for `sweep.py`; name of the folder of the tasks' folders."""
 
 
 def compare(
     settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None, brief: bool = False
 ) -> dict[str, object]:
-    """Run missing jobs, write all results and return the summary.
+    """Run the jobs (searches) that have not finished, time all winners again together, write all results, return the summary.
 
-    `known` has outcomes by job key of jobs that need not run. With `brief` only failed searches print a line.
+    `known` has outcomes, by job key, of jobs that need not run. With `brief` only failed searches print a line.
     """
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
     if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
@@ -68,7 +68,7 @@ def compare(
 
 
 def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], console: Console, brief: bool) -> None:
-    """Run the jobs without an outcome and add their outcomes to `outcomes`."""
+    """Run the jobs that have no outcome yet, show their progress, and add their outcomes to `outcomes`."""
     todo = [job for job in settings.jobs if job.key not in outcomes]
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
@@ -124,7 +124,10 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 
 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> Path | None:
-    """Write summary and figures, then the W&B runs; return the W&B folder of the comparison, None without tracking."""
+    """Write the summary, tables and figures, and track the comparison in W&B.
+
+    Return the folder of the comparison's W&B run, or None if it is not tracked.
+    """
     from experiments.comparison import figures
     from experiments.comparison import tracking as comparison
 
@@ -140,7 +143,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
 
 
 def _written(settings: Settings) -> dict[str, object] | None:
-    """The folder's summary if it is about exactly these jobs and complete with its figures, otherwise None."""
+    """Return the summary in the output folder if it is complete and about exactly these jobs; otherwise None."""
     path = settings.output / "summary.json"
     if not path.exists():
         return None
@@ -151,9 +154,10 @@ def _written(settings: Settings) -> dict[str, object] | None:
 
 
 def own_folder(settings: Settings, config: DictConfig) -> Settings:
-    """Settings whose folder no other task of the multirun uses: below `output`, unless `output` itself differs by task (`${..}`).
+    """Return settings with an output folder that no other task of the Hydra multirun uses; unchanged outside a multirun.
 
-    A task times its winners in one process, because the winners of all tasks are timed again at the end.
+    The folder is below `output`, unless `output` itself differs by task (`${..}`). A task times its winners in one process,
+    because the winners of all tasks are timed again at the end.
     """
     if task_folder() is None:
         return settings
@@ -166,7 +170,7 @@ def own_folder(settings: Settings, config: DictConfig) -> Settings:
 
 
 def leave_note(settings: Settings) -> None:
-    """Write a note about the folder of this task's results, if it is a task of a multirun."""
+    """If this is a task of a multirun, write a note that tells where its results are, for the common table at the end."""
     if (folder := task_folder()) is not None:
         places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
         note = {"config": settings.config, "group": settings.group, **places}
@@ -175,7 +179,10 @@ def leave_note(settings: Settings) -> None:
 
 @configured("config")
 def run(config: DictConfig) -> float:
-    """Run one configuration (or several, with --multirun) and return its `score`, which a sweeper minimises."""
+    """Run the comparison of one configuration and return its `score`, which a Hydra sweeper minimises.
+
+    With --multirun, Hydra calls it once for each task.
+    """
     end_with_launcher()
     console, begin = Console(), time.perf_counter()
     one_of_several = task_folder() is not None

@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]
 
 
 def draw(summary: dict, trials: Rows, folder: Path) -> list[str]:
-    """Write all figures and return their file names. `trials` are rows of results.jsonl."""
+    """Draw all figures of a comparison and return their file names; `trials` are rows of results.jsonl."""
     with plt.rc_context(style.RC):
         return [
             _progress(summary, trials, "trial", "measured trials", folder / "best_by_trials.png"),
@@ -134,7 +134,7 @@ def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
 
 
 def ratio_axis(axes: Axes, label: str) -> None:
-    """Make x a logarithmic axis of ratios around 1."""
+    """Make the x axis a logarithmic axis of ratios, with a line at 1."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.9) / 1.05, max(high, 1.1) * 1.08)

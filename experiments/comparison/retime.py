@@ -1,4 +1,4 @@
-"""The winners of all strategies on one operator, timed again together: a comparison reports only these times."""
+"""Times that a comparison reports: winners of all strategies on one operator, timed again together and interleaved."""
 
 from __future__ import annotations
 
@@ -27,50 +27,57 @@ FAILURES = (ValueError, RuntimeError, WorkerLost)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Raw seconds per call by label; sample i of every label comes from the same round. `torch` is a label if it was timed.
+    """Raw seconds per call of each winner, by its label, and of `torch` if it was timed.
 
-    `model` says that the numbers are latencies of a model or a table, one per label, and that nothing was timed.
+    Sample i of every label comes from the same round. `model` says that the numbers are latencies of a model or a table, one per
+    label, and that nothing was timed.
     """
 
     operator: str
     samples: dict[str, list[float]]
     dropped: dict[str, str] = field(default_factory=dict)
-    """Label -> why its kernel could not be timed again."""
+    """Label -> reason why its kernel could not be timed again."""
     model: bool = False
     busy: float = 0.0
-    """Share of the processors that other programs used just before the timing. If it is far from 0, times and ratios mislead."""
+    """Share of the processors in use by other programs just before the timing. Far from 0, times and ratios mislead."""
     processes: list[int] = field(default_factory=list)
-    """Number of consecutive samples from each timing process; empty if there was one process."""
+    """Number of consecutive samples from each process that timed; empty if there was one process."""
 
 
 @dataclass(frozen=True)
 class Retimer:
-    """Times winners together, and keeps the samples in a folder so that the same comparison is not repeated."""
+    """Times winners of searches together and keeps the samples in a folder, so that the same comparison is not repeated."""
 
     backend: Backend
     hardware: Hardware
     rounds: int
-    """Number of interleaved samples of each candidate."""
+    """Number of interleaved rounds, which is the number of samples of each kernel."""
     folder: Path
     torch_threads: int | None = None
-    """Number of torch's threads, by default the number of the kernels' threads."""
+    """Number of threads of torch; by default that of the kernels."""
     processes: int = 1
-    """Number of fresh processes that share the rounds."""
+    """Number of new processes among which the rounds are divided."""
 
     @property
     def shares(self) -> list[int]:
-        """Number of rounds for each process; there are fewer processes if there are fewer rounds."""
+        """Number of rounds that each process times; there are at most as many processes as rounds."""
         count = min(self.processes, self.rounds)
         return [self.rounds // count + (place < self.rounds % count) for place in range(count)]
 
     def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
-        """Time the winners (label -> schedule and the seconds its search measured) and torch in interleaved rounds."""
+        """Time the winners on one operator and torch in interleaved rounds, and return the samples.
+
+        `winners` has (schedule, seconds measured by its search) by label. A backend that runs no kernels gives these seconds.
+        """
         if not isinstance(self.backend, NativeBackend):
             return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
         return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
 
     def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
-        """Like `compare`, for kernels by label; the backend must run kernels. `dropped` has reasons for missing kernels."""
+        """Time kernels by label and torch like `compare`; the backend must run kernels.
+
+        `dropped` says, by label, why other kernels are missing; it becomes part of the result.
+        """
         dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
         names = {**digests, TORCH: TORCH}
@@ -90,13 +97,16 @@ class Retimer:
         return result
 
     def kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
-        """(generated kernels by label, reasons for missing kernels by label)."""
+        """Generate the kernels of schedules; return (kernels, errors), both by label."""
         made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
         kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}
         return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """(samples by digest, with torch's on this machine; errors by digest of the kernels that failed)."""
+        """Time kernels in all rounds, with torch if it runs on this machine; return (samples, errors), both by kernel digest.
+
+        If they fail together, each is tried alone, and those that fail are left out and have an error.
+        """
         torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}
@@ -112,7 +122,10 @@ class Retimer:
         return (self._whole(good, torch and TORCH not in faults) if good else {}), faults
 
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
-        """Samples of all rounds, from processes started in order, because each start places code and data at new addresses."""
+        """Time kernels in several processes, one after another, and return the samples of all rounds.
+
+        Each process places code and data at new addresses, which changes times.
+        """
         found: dict[str, list[float]] = {}
         for share in self.shares:
             if found:
@@ -125,7 +138,7 @@ class Retimer:
         return cast(NativeBackend, self.backend).compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
-        """{name: error} if a comparison of one round fails, otherwise {}."""
+        """Time kernels in one round; return {name: error} if this fails, otherwise {}."""
         try:
             self._compare(kernels, 1, torch)
         except FAILURES as error:
@@ -134,7 +147,7 @@ class Retimer:
 
 
 def busy_share() -> float:
-    """Share of all processors in use while this process sleeps for a moment; 0 if the system does not report it."""
+    """Return the share of all processors in use while this process sleeps for a moment; 0 if the system does not report it."""
     idle, _, before = ticks()
     time.sleep(0.25)
     later, _, after = ticks()
@@ -142,7 +155,7 @@ def busy_share() -> float:
 
 
 def ticks() -> tuple[int, int, int]:
-    """(idle, stolen, all) ticks of all processors since boot; zeros if the system does not report them."""
+    """Return the (idle, stolen, all) ticks of all processors since boot; zeros if the system does not report them."""
     if not (stat := Path("/proc/stat")).exists():
         return 0, 0, 0
     fields = [*map(int, stat.read_text().splitlines()[0].split()[1:9]), 0][:8]

@@ -1,4 +1,4 @@
-"""Results of a comparison, as plain values: one line for each job, one for each strategy."""
+"""Results of a comparison as plain values for JSON: a row for each job (search) and a line for each strategy."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict_of
 from gensor_gym.plugins import loaded
 
 Interval = dict[str, float]
-"""{"median": .., "low": .., "high": ..}: a 95 percent interval without an assumed distribution."""
+"""Median and 95 percent interval as {"median", "low", "high"}; the interval assumes no distribution."""
 
 RESAMPLES = 2000
-"""Resamples of the bootstrap over tasks and seeds."""
+"""Number of resamples of the bootstrap over tasks and seeds."""
 
 
 def label_of(job: Job, settings: Settings) -> str:
-    """Name of a job among the jobs of its operator: the strategy, with the seed if there are several seeds."""
+    """Return a job's name among the jobs of its operator: the strategy, with the seed if there are several seeds."""
     several = len({other.seed for other in settings.jobs}) > 1
     return f"{job.strategy}/{job.seed}" if several else job.strategy
 
@@ -44,8 +44,9 @@ def summarise(
     comparisons: dict[str, Comparison],
     before: Mapping[str, Interval],
 ) -> dict[str, object]:
-    """Summary of a comparison. `outcomes` and `statuses` (of every trial) are by job key, `comparisons` by operator text.
+    """Summarise a comparison as a JSON object with facts, `operators`, a row for each job, and a line for each strategy.
 
+    `outcomes` and `statuses` (the status of every trial) are by job key, `comparisons` (the winners' times) by operator text.
     `before` has torch's times on the same device in an earlier run, by operator text.
     """
     first = settings.jobs[0]
@@ -67,9 +68,9 @@ def summarise(
 
 
 def score(summary: Mapping[str, Any]) -> float:
-    """Geometric mean, over all jobs, of the winner's time divided by the operator's roofline floor; at least 1.
+    """Return the geometric mean, over all jobs, of the winner's time divided by the operator's roofline floor.
 
-    Infinite if a job has no winner. A comparison returns the score to a Hydra sweeper (optuna), which minimises it.
+    It is infinite if a job has no winner. A comparison returns the score to a Hydra sweeper (optuna), which minimises it.
     """
     floors = {name: facts["roofline_s"] for name, facts in summary["operators"].items()}
     if not all(row["retimed"] for row in summary["rows"]):
@@ -78,18 +79,18 @@ def score(summary: Mapping[str, Any]) -> float:
 
 
 def interval(samples: list[float]) -> Interval:
-    """Median of samples with its interval."""
+    """Return the median of the samples with the ends of its interval."""
     low, high = median_interval(samples)
     return {"median": statistics.median(samples), "low": low, "high": high}
 
 
 def ratio(above: list[float], below: list[float]) -> Interval:
-    """Median ratio of paired samples with its interval."""
+    """Return the median ratio `above` / `below` of paired samples with the ends of its interval."""
     return dict(zip(("median", "low", "high"), ratio_interval(above, below), strict=True))
 
 
 def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
-    """The samples split by process; `processes` has the number of samples from each."""
+    """Split samples by the process that timed them; `processes` has the number of samples of each, in order."""
     ends = np.cumsum(processes or [len(samples)])
     return [samples[end - count : end] for end, count in zip(ends, processes or [len(samples)], strict=True)]
 
@@ -97,7 +98,7 @@ def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
 def over_processes(found: Sequence[Interval]) -> Interval:
     """Combine the intervals of several processes: the median of their medians, and the hull of the intervals.
 
-    Restarts differ in the addresses of code and data, which no interval within a process covers. Three restarts are too few for
+    Processes differ in the addresses of code and data, which no interval within a process covers. Three processes are too few for
     a bootstrap.
     """
     return {
@@ -112,7 +113,7 @@ def _ratio(above: list[float], below: list[float], processes: list[int]) -> Inte
 
 
 def time_over_processes(samples: list[float], processes: list[int]) -> Interval:
-    """`interval` in every process, combined over processes."""
+    """Return the median time with its interval, computed in every process and combined over processes."""
     return over_processes([interval(part) for part in apart(samples, processes)])
 
 
@@ -167,7 +168,10 @@ def _row(
 
 
 def _best(comparison: Comparison) -> list[float]:
-    """Samples of the fastest winner, by the median over rounds of its log time minus the round's mean log time."""
+    """Return the samples of the fastest winner.
+
+    It has the least median over rounds of its log time minus the round's mean log time.
+    """
     ours = [samples for label, samples in comparison.samples.items() if label != TORCH]
     logs = np.log(np.array(ours))
     return ours[int(np.argmin(np.median(logs - logs.mean(axis=0), axis=1)))]
@@ -196,9 +200,10 @@ def _strategies(rows: list[dict]) -> list[dict[str, object]]:
 
 
 def _paired(rows: list[dict]) -> dict[str, object] | None:
-    """Compare strategies with the first, by log(T / T of the best) of the re-timed winners; None for fewer than two tasks.
+    """Compare strategies with the first one by the times of their winners; None for fewer than two tasks or strategies.
 
-    A strategy without a time for some operator and seed is left out; if it is the first strategy, the result is None.
+    The score of a search is log(T / T of the best). A strategy without a time for some operator and seed is left out; if this is
+    the first strategy, the result is None.
     """
     names, tasks, seeds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("strategy", "operator", "seed"))
     if len(tasks) < 2 or len(names) < 2:
@@ -217,10 +222,10 @@ def _paired(rows: list[dict]) -> dict[str, object] | None:
 
 
 def torch_before(settings: Settings, comparisons: Mapping[str, Comparison]) -> dict[str, Interval]:
-    """Torch's times on this device in an earlier run, by operator; they show whether two runs are comparable.
+    """Return torch's times on this device in an earlier run, by operator; they show whether two runs are comparable.
 
-    Then the times of these comparisons replace the earlier times, in a file for each operator next to the store of trials.
-    Every file is written as a whole, so that several processes may write.
+    The times of these comparisons then replace the earlier times, in a file for each operator next to the store of trials. Every
+    file is written as a whole, so that several processes may write.
     """
     first, before = settings.jobs[0], {}
     about = first.device, first.backend, first.hardware.name, first.hardware.units

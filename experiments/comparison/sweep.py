@@ -30,7 +30,7 @@ from gensor_gym.measure.session import TraceRow
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a multirun: its settings, its outcomes by job key, and its rows of trials by job key."""
+    """One task of a multirun, a comparison: its settings, its outcomes by job key, and its rows of trials by job key."""
 
     settings: Settings
     outcomes: dict[str, Outcome]
@@ -38,15 +38,15 @@ class Task:
 
 
 class OneComparison(Callback):
-    """Hydra callback that turns a multirun into one comparison."""
+    """Hydra callback that turns all tasks of a multirun into one comparison."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Delete the notes of an earlier multirun in the same folder."""
+        """Delete the notes that tasks of an earlier multirun left in the same folder."""
         for path in Path(config.hydra.sweep.dir).rglob(NOTES):
             path.unlink()
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Write and show the table of all tasks; tasks of several machines, backends or devices get a table for each."""
+        """Compare all tasks of the multirun together; tasks of several machines, backends or devices get a table for each."""
         console, sweep = Console(), Path(config.hydra.sweep.dir)
         in_order = sorted(sweep.rglob(NOTES), key=lambda path: int(path.stem.partition("-")[2]))
         notes = [read_json(path, finite=False) for path in in_order]
@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """The task that a note describes. ValueError if its results are not on this machine."""
+    """Read a task's settings and results from the folder that its note names; ValueError if that is not on this machine."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():
@@ -76,7 +76,7 @@ def read_task(note: dict[str, Any]) -> Task:
 
 
 def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str, object]:
-    """Compare all jobs of the tasks in one folder and return the summary."""
+    """Compare the jobs of all tasks, without new searches; write the results to a folder, show them, and return the summary."""
     known: dict[str, Outcome] = {}
     named: dict[str, tuple[Job, list[Row]]] = {}
     for task, suffix in zip(tasks, _suffixes(tasks), strict=True):
@@ -100,7 +100,7 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
 
 
 def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Name of a group -> tasks that can be timed together: same machine, backend and device."""
+    """Group tasks that can be timed together: same machine, backend and device. Return the groups by name."""
     found: dict[tuple[str, str], dict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
         first = task.settings.jobs[0]
@@ -113,7 +113,11 @@ def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
-    """For each task: slot -> suffix of its strategy's name, if several tasks have the same slot with different settings."""
+    """For each task, return what to append to the strategy names of its jobs, so that jobs of different tasks differ.
+
+    The result is by job slot (operator, hardware, backend, strategy, seed). A suffix lists the settings in which jobs of this
+    slot differ between tasks; it is empty if they all agree.
+    """
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:
@@ -128,12 +132,12 @@ def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """Settings in which two jobs with the same slot may differ."""
+    """Return the settings in which two jobs of the same strategy and operator may differ: hyperparameters and budget."""
     return {**job.hyperparameters, **dataclasses.asdict(job.budget)}
 
 
 def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """The jobs sorted by operator, seed and strategy, each in order of first appearance, as one command orders its lists."""
+    """Sort the jobs by operator, seed and strategy, each in order of first appearance, as one command would list them."""
     places = [list(dict.fromkeys(values)) for values in zip(*((j.operator, j.seed, j.strategy) for j in jobs), strict=True)]
     return tuple(
         sorted(jobs, key=lambda job: (places[0].index(job.operator), places[1].index(job.seed), places[2].index(job.strategy)))
@@ -141,7 +145,7 @@ def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
 
 
 def _common(notes: Sequence[dict[str, Any]]) -> Path | None:
-    """The folder that contains all tasks if their `output` was the same, otherwise None."""
+    """Return the folder that contains the folders of all tasks, if their `output` was the same; otherwise None."""
     only, *others = {Path(note["output"]).parent for note in notes}
     return only.parent if not others and only.name == TASKS else None
 

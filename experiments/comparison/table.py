@@ -1,4 +1,4 @@
-"""The summary as text: a Markdown page, and the tables at the end of a run."""
+"""Tables of a comparison: a Markdown page, and what a run prints at its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "mod
 OVERALL = ("strategy", "timed", *COLUMNS[2:])
 """Columns of the table over all operators."""
 BUSY = 0.25
-"""Share of the processors in use by other programs above which a note is added."""
+"""Share of the processors in use by other programs above which the tables warn."""
 GAP = (
     "Gap to best: the median of a winner's time over the best one's in the same round, so that a machine that slows down between "
     "rounds does not count; it may differ from the quotient of the medians shown"
@@ -25,7 +25,7 @@ GAP = (
 
 
 def cells(row: dict) -> tuple[Given, ...]:
-    """Table cells of one job, in the order of COLUMNS."""
+    """Return the table cells of one job (search), in the order of `COLUMNS`."""
     timed: tuple[Given, ...] = (row["status"] if row["status"] != "DONE" else "no kernel", "-", "-")
     if row["retimed"] is not None:
         timed = (spread(row["retimed"]), _over_torch(row), _gap(row["gap_to_best"]))
@@ -35,7 +35,7 @@ def cells(row: dict) -> tuple[Given, ...]:
 
 
 def notes(summary: dict, operator: str) -> list[str]:
-    """Reasons for missing times of a strategy or torch, and warnings about times that cannot be trusted."""
+    """Return notes about an operator: why a strategy or torch has no time, and when times cannot be trusted."""
     rows = [row for row in summary["rows"] if row["operator"] == operator and row["error"]]
     facts = summary["operators"][operator]
     lines = [f"{row['label']}: {row['error']}" for row in rows]
@@ -52,7 +52,7 @@ def notes(summary: dict, operator: str) -> list[str]:
 
 
 def _over_torch(row: dict) -> Cell:
-    """Speed-up over torch with the verdict and its interval, also on narrow screens."""
+    """Return the cell of the speed-up over torch with the verdict; it has the interval on narrow screens, too."""
     found = factor(row["over_torch"])
     return found if row["verdict"] is None else replace(found.with_word(row["verdict"]), short=None)
 
@@ -64,7 +64,7 @@ def _gap(value: dict[str, float]) -> Cell:
 
 
 def markdown(summary: dict, figures: list[str]) -> str:
-    """The summary as a Markdown page."""
+    """Return the summary as a Markdown page."""
     nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
     lines = [
         "# Comparison of strategies", "",
@@ -102,7 +102,7 @@ def _beside(paired: dict | None) -> list[str]:
 
 
 def overall_cells(line: dict) -> tuple[Given, ...]:
-    """Table cells of one strategy, in the order of OVERALL."""
+    """Return the table cells of one strategy over all operators, in the order of `OVERALL`."""
     counts = ", ".join(f"{many} {name}" for name, many in line["verdicts"].items())
     ratio = line["over_torch"]
     over = Cell(f"{ratio:.2f}x" + (f" ({counts})" if counts else ""), (ratio,)) if ratio else NOTHING
@@ -114,13 +114,13 @@ def overall_cells(line: dict) -> tuple[Given, ...]:
 
 
 def overall(summary: dict) -> Sheet:
-    """Table with a line for each strategy."""
+    """Return the table over all operators, with a row for each strategy."""
     note = [] if summary["model_only"] else [GAP]
     return Sheet.of("all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]), note)
 
 
 def of_operator(summary: dict, op: str) -> Sheet:
-    """Table with a line for each job of an operator."""
+    """Return the table of one operator, with a row for each search."""
     rows = [row for row in summary["rows"] if row["operator"] == op]
     torch = summary["operators"][op]["torch"]
     baseline = f"   torch {seconds_text(torch['median'])}" if torch else ""
@@ -128,7 +128,7 @@ def of_operator(summary: dict, op: str) -> Sheet:
 
 
 def of_all(summary: dict) -> Sheet:
-    """Table with a line for each job and its operator, for the CSV file."""
+    """Return the table of all searches, with columns for operator and seed, for the CSV file."""
     rows = [(row["operator"], str(row["seed"]), *cells(row)) for row in summary["rows"]]
     return Sheet.of("all searches", ("operator", "seed", *COLUMNS), rows)
 

@@ -20,16 +20,17 @@ from gensor_gym.graph.schedule import Schedule
 COLUMNS = (
     "operator", "strategy", "seed", "status", "retimed", "over_torch", "gap_to_best", "construction_s", "evaluations", "schedule",
 )  # fmt: skip
-"""Columns of the table `summary`. Ratios and times are medians."""
+"""Columns of the W&B table `summary`; ratios and times are medians."""
 FILES = ("summary.json", "summary.md", "results.jsonl")
 
 
 def track(
     settings: Settings, summary: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], figures: Sequence[str]
 ) -> Path | None:
-    """Track jobs and comparison; return the folder of the comparison's run, None without W&B.
+    """Track a comparison in W&B: a run for each job, and one for the comparison. Return the folder of the latter, or None.
 
-    For the summary of a multirun only the comparison is tracked, because its tasks have already tracked their jobs.
+    The result is None if W&B is off. For the summary of a multirun only the comparison is tracked, because its tasks have already
+    tracked their jobs.
     """
     options = tracking_of(settings.config["wandb"])  # type: ignore[arg-type]
     if not options.on:
@@ -62,7 +63,7 @@ def track(
 
 
 def draw_events(settings: Settings, trials: Sequence[Mapping[str, Any]]) -> None:
-    """Write every job's metrics for TensorBoard, in one folder per job below `output`/tensorboard; delete earlier events."""
+    """Write the metrics of every job for TensorBoard, in one folder per job below `output`/tensorboard; delete earlier ones."""
     from agents.training.tracking.tensorboard import TensorBoard
 
     folder = settings.output / "tensorboard"

@@ -24,7 +24,7 @@ KINDS = {
 
 
 def page(found: dict[str, list[Outcome]]) -> str:
-    """A Markdown page: counts by status, wrong cases, and operators that are refused."""
+    """Return the results as a Markdown page: counts by status, wrong cases, and refused operators."""
     lines = [
         "# torch's operator database", "",
         "Each operator is compiled with one trial and compared with torch on samples of its inputs (two of float32, one of "
@@ -43,7 +43,7 @@ def page(found: dict[str, list[Outcome]]) -> str:
 
 
 def _refused(outcomes: Iterable[Outcome]) -> list[tuple[str, int, str]]:
-    """(operator, number of refused cases, reason of the first), sorted by operator."""
+    """Return (operator, number of refused cases, reason of the first) for each refused operator, sorted by operator."""
     by_name: dict[str, list[str]] = {}
     for one in outcomes:
         if one.status == "refused":

@@ -1,4 +1,4 @@
-"""Cases of torch's operator database: an operator with a sample of its inputs, compiled and compared with torch's result."""
+"""Test cases from torch's operator database: an operator with a sample of its inputs, compiled and compared with torch."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ from gensor_gym.frontends.unsupported import Unsupported
 # Cases that may crash or hang, each run in its own process, and their outcomes as rows.
 
 SECONDS = 300.0
-"""Time limit of a case: export, compilation and a call."""
+"""Time limit of a case in seconds, for export, compilation and a call."""
 OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
 
 
 def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcome:
-    """Run a case in its own process, `python -m MODULE --one CASE`, and return its outcome."""
+    """Run one case in a process of its own, `python -m MODULE --one CASE`, and return its outcome.
+
+    A process that fails or runs out of time gives an outcome of status `error`.
+    """
     command = [sys.executable, "-m", module, "--one", case]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -50,10 +53,11 @@ def command(
     parser: Parser, arguments: Sequence[str] | None, module: str, rows: Path, tried: Callable[[str], Outcome],
     cases: Callable[[Namespace], Mapping[str, str]], page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS,
 ) -> int:  # fmt: skip
-    """Try the cases that the rows lack; return 1 if a case is wrong or ends in our error, else 0.
+    """Run a command that compares cases with torch, each in a process of its own; those with a row in the file `rows` are done.
 
-    `cases` makes name -> argument of `tried`. Each case is tried by `python -m MODULE --one ARGUMENT`, which prints its
-    outcome. The page next to the rows is written after each case and says how many cases are left.
+    `cases` returns, by name, the argument of `tried` for each case. A case is tried by `python -m MODULE --one ARGUMENT`, which
+    prints its outcome. The page next to the rows is written after each case and says how many cases are left. Return 1 if a case
+    is wrong or ends in our error, else 0.
     """
     parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
     parser.add_argument("--rows", type=Path, default=rows)
@@ -74,7 +78,7 @@ def command(
 
 
 def paged(lines: Sequence[str], head: tuple[str, ...], rows: Sequence[tuple[str, ...]], found: Sequence[Outcome]) -> str:
-    """A Markdown page: lines, a table of counts, and each case that is not right with the reason."""
+    """Return a Markdown page: introductory lines, a table of counts, and each case that is not right, with the reason."""
     said = {one.name: one.said.replace("|", "/").replace("\n", " ")[:200] for one in found}
     wrong = [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
     counts = table(head, rows)
@@ -82,7 +86,7 @@ def paged(lines: Sequence[str], head: tuple[str, ...], rows: Sequence[tuple[str,
 
 
 def counted(name: str, found: Iterable[Outcome]) -> tuple[str, ...]:
-    """Table row: a name, and the number of its outcomes by status."""
+    """Return a table row: a name, and its number of outcomes of each status."""
     counts = Counter(one.status for one in found)
     return (name, *(str(counts[status]) for status in STATUSES))
 
@@ -100,11 +104,11 @@ LEFT_OUT = (
     "nested", "view_as_complex", "item",
     "equal", "allclose",
 )  # fmt: skip
-"""Operators with one of these in their name are skipped: random, complex, sparse, factorisations, results without tensors."""
+"""Operators whose name contains one of these are skipped: random, complex and sparse ones, factorisations and the like."""
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
-"""Special values that replace some numbers of a sample of kind `special`."""
+"""Special values that replace some numbers of the samples of kind `special`."""
 FAR = (0, 1, -1, (1 << 24) + 1, -(1 << 40) - 3, (1 << 63) - 1, 1 - (1 << 63))
-"""Values that replace some integers of kind `integers`; int32 gets the lowest 32 bits of each.
+"""Values that replace some integers of the samples of kind `integers`; int32 gets the lowest 32 bits of each.
 
 Dividing a type's minimum by -1 would crash torch.
 """
@@ -115,7 +119,7 @@ STATUSES = ("right", "refused", "wrong", "error")
 
 @dataclass(frozen=True)
 class Case:
-    """An operator as a module, with a sample of its inputs."""
+    """One case: a module, such as an operator with fixed arguments, and inputs on which it is compared with torch."""
 
     name: str
     module: nn.Module
@@ -124,7 +128,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Status of a case, and the message of a refusal or the numbers that differ."""
+    """Result of trying a case: its status, and the message of a refusal or the numbers that differ."""
 
     name: str
     status: str
@@ -132,20 +136,23 @@ class Outcome:
 
 
 class Called(nn.Module):
-    """A call of a function with arguments, as a module whose tensors can be replaced."""
+    """Module that calls a function with given arguments, whose tensors can be replaced at each call."""
 
     def __init__(self, function: Any, arguments: Any, named: Any) -> None:
         super().__init__()
         self.function, self.arguments, self.named = function, arguments, named
 
     def forward(self, *tensors: Tensor) -> Any:
-        """Call the function with these tensors in place of the sampled tensors, in order."""
+        """Call the function, with these tensors in place of those among its arguments, in order."""
         left = iter(tensors)
         return self.function(*_with(self.arguments, left), **_with(self.named, left))
 
 
 def cases(kind: str = "plain", step: int = 1, first: int = 0) -> Iterator[Case]:
-    """Cases of every `step`-th operator from `first` on, in a shuffled order, with inputs of a kind (a key of DTYPES)."""
+    """Yield the cases of every `step`-th operator of the database from number `first` on, in a fixed random order.
+
+    `kind` is the kind of inputs, a key of `DTYPES`.
+    """
     from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
 
     operators = [one for one in op_db if not any(part in one.name for part in LEFT_OUT)]
@@ -164,7 +171,7 @@ def cases(kind: str = "plain", step: int = 1, first: int = 0) -> Iterator[Case]:
 
 
 def _samples(operator: Any, dtype: torch.dtype) -> list[tuple[list[Any], dict[str, Any]]]:
-    """(arguments, keyword arguments) of each sample, shuffled; empty if the database cannot make samples here."""
+    """Return (arguments, keyword arguments) of each sample of an operator's inputs, shuffled; empty if sampling fails here."""
     torch.manual_seed(0)
     try:
         found = list(operator.sample_inputs("cpu", dtype, requires_grad=False))
@@ -175,7 +182,7 @@ def _samples(operator: Any, dtype: torch.dtype) -> list[tuple[list[Any], dict[st
 
 
 def _with(tree: Any, left: Iterator[Tensor]) -> Any:
-    """A tree with its tensors replaced by the next tensors of `left`."""
+    """Return a copy of nested lists, tuples and dictionaries in which the tensors are replaced by the next ones of `left`."""
     if isinstance(tree, Tensor):
         return next(left)
     if isinstance(tree, dict):
@@ -184,7 +191,10 @@ def _with(tree: Any, left: Iterator[Tensor]) -> Any:
 
 
 def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
-    """Tensors of a tree in order, also in attributes of objects of other classes; `within` has the objects around the tree."""
+    """Return the tensors in nested lists, tuples, dictionaries and attributes of other objects, in order.
+
+    `within` has the objects that enclose the tree, which are not entered again.
+    """
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict | list | tuple):
@@ -197,7 +207,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor, kind: str) -> Tensor:
-    """A copy with the kind's special values at every third index, if the kind includes the data type."""
+    """Return a copy of a tensor with special values in every third place, if the kind has special values of its data type."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype in DTYPES[kind]:
         places, values = torch.arange(0, made.numel(), 3), torch.tensor(SPECIAL if kind == "special" else FAR).to(made.dtype)
@@ -206,9 +216,9 @@ def _with_special(tensor: Tensor, kind: str) -> Tensor:
 
 
 def tried(case: Case, margin: float = 0.0) -> Outcome:
-    """Compile a case with one trial, call it, and return the outcome.
+    """Compile a case with one trial, compare its results with torch's, and return the outcome.
 
-    A result that differs from torch's is right if it is at most `margin` times as far from the float64 result as torch's.
+    With a `margin`, a result that differs is right if it is at most `margin` times as far from the float64 result as torch's.
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -232,7 +242,7 @@ def tried(case: Case, margin: float = 0.0) -> Outcome:
 
 
 def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor], margin: float) -> bool:
-    """Whether every result is at most `margin` times as far from the module's float64 result as torch's."""
+    """Return whether every result is at most `margin` times as far from the module's float64 result as torch's result is."""
     inputs = (one.double() if one.is_floating_point() else one.clone() for one in case.inputs)
     with torch.no_grad():
         exact = tensors_of(copy.deepcopy(case.module).double()(*inputs))
@@ -246,7 +256,7 @@ def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor]
 
 
 def _difference(expected: Tensor, found: Tensor) -> str:
-    """Text about a result's difference from torch's; empty if they agree, integers exactly."""
+    """Describe how a result differs from torch's; empty if they agree within a tolerance, integers exactly."""
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     wide = torch.complex128 if expected.is_complex() else torch.float64

@@ -20,12 +20,12 @@ from experiments.conformance.cases import OUTPUT, STATUSES, Case, Outcome, comma
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
 MARGIN = 1.0
-"""A result that differs from torch's may be this many times as far from the float64 result as torch's."""
+"""A result that differs from torch's counts as right if it is at most this many times as far from float64 as torch's."""
 ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 
 class _Smaller(ast.NodeTransformer):
-    """Makes whole numbers outside of classes smaller."""
+    """Transformer of a module's syntax tree that makes whole numbers outside of classes smaller."""
 
     def __init__(self, limit: int, batch: int) -> None:
         self.limit, self.batch = limit, batch
@@ -48,7 +48,7 @@ class _Smaller(ast.NodeTransformer):
 
 
 def case_of(file: Path, limit: int, batch: int = BATCH) -> Case:
-    """The module of a file with its inputs; raises any error of the file."""
+    """Run a file of KernelBench with smaller sizes; return its module and inputs as a case. It raises any error of the file."""
     import torch
 
     tree = ast.fix_missing_locations(_Smaller(limit, batch).visit(ast.parse(file.read_text(encoding="utf-8"))))
@@ -64,7 +64,7 @@ def case_of(file: Path, limit: int, batch: int = BATCH) -> Case:
 
 
 def name_of(file: Path) -> str:
-    """Level and file name of a module."""
+    """Return the level and the file name of a module, as in `level1/NAME`."""
     return f"{file.parent.name}/{file.stem}"
 
 
@@ -75,7 +75,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def outcome(file: Path) -> Outcome:
-    """Try the module of a file in this process and return its outcome."""
+    """Try the module of a file in this process, with the smallest sizes at which torch runs it, and return its outcome."""
     for limit, batch in [*((limit, BATCH) for limit in LIMITS), *((limit, limit) for limit in LIMITS)]:
         try:
             case = case_of(file, limit, batch)
@@ -87,7 +87,7 @@ def outcome(file: Path) -> Outcome:
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """A Markdown page: counts by level, and each module that is not right with the reason."""
+    """Return the results as a Markdown page: counts by level, and each module that is not right, with the reason."""
     rows = [counted(level, (one for one in found if one.name.startswith(level))) for level in LEVELS]
     lines = [
         "# KernelBench", "",

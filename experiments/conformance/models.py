@@ -27,13 +27,16 @@ SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
 """Largest number of weights of a tested model."""
 MARGIN = 4.0
-"""A result that differs may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
+"""A result that differs from torch's counts as right if it is at most this many times as far from float64 as torch's.
+
+It exceeds 1 because the rounding of many layers adds up.
+"""
 SIZES = (64, 96)
-"""Image sizes that are tried first, in order; DEFAULT_SIZE is tried last."""
+"""Image sizes that are tried first, smallest first; DEFAULT_SIZE is tried last."""
 DEFAULT_SIZE, BATCH = 224, 4
 ALWAYS = {"causal_lm": ("gpt2", "llama"), "masked_lm": ("bert",), "seq_to_seq_causal_lm": ("t5",)}
 TASKS = {"causal_lm": 30, "masked_lm": 14, "seq_to_seq_causal_lm": 10}
-"""Tasks of transformers -> number of drawn architectures."""
+"""Task of transformers -> number of architectures that are drawn at random."""
 TOKENS, VOCABULARY = 16, 256
 _LAYERS, _HIDDEN, _WIDE, _HEADS = 2, 64, 128, 4
 SMALL = {
@@ -47,11 +50,14 @@ SMALL = {
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 128),
     "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Small values for fields with these names in configurations of transformers."""
+"""Field of transformers' configurations -> small value that a tested model gets."""
 
 
 def keys() -> list[str]:
-    """Shuffled keys of all models: LIBRARY/FAMILY/NUMBER for vision, transformers/TASK/ARCHITECTURE for text."""
+    """Return the keys of all models in random order.
+
+    Keys are LIBRARY/FAMILY/NUMBER for images and transformers/TASK/ARCHITECTURE for text.
+    """
     random.Random(SEED).shuffle(found := list(_keys()))
     return found
 
@@ -66,7 +72,7 @@ def _keys() -> Iterator[str]:
 
 
 def outcome(key: str) -> Outcome:
-    """Try a model in this process and return the outcome, which is refused as `not tried` if torch cannot run the model."""
+    """Try a model in this process and return its outcome: refused with `not tried: ..` if torch cannot run the model."""
     library, family, which = key.split("/")
     try:
         case = _text_case(key, family, which) if library == "transformers" else _vision_case(library, family, int(which))
@@ -77,7 +83,7 @@ def outcome(key: str) -> Outcome:
 
 @cache
 def _families(library: str) -> dict[str, list[str]]:
-    """Family (the module that defines models) -> names of its models."""
+    """Return the model names of a library by family, which is the module that defines them."""
     _with_operators_of_torchvision()
     if library == "timm":
         timm = importlib.import_module("timm")
@@ -101,7 +107,10 @@ def _with_operators_of_torchvision() -> torch.library.Library:
 
 
 def _vision_case(library: str, family: str, number: int) -> Case:
-    """The variant of a family with this number, counting only variants that torch runs; IndexError if the number is too large."""
+    """Return the `number`-th variant of a family among those that torch runs, in a fixed random order, as a case.
+
+    Raise IndexError if the family has fewer.
+    """
     names = _families(library)[family]
     random.Random(SEED).shuffle(names := list(names))
     runs = (case for name in names if (case := _running(library, family, name)) is not None)
@@ -112,7 +121,7 @@ def _vision_case(library: str, family: str, number: int) -> Case:
 
 
 def _running(library: str, family: str, name: str) -> Case | None:
-    """A variant with an image; None if torch cannot run it at any size, or if it has too many weights."""
+    """Return a variant with an image of the smallest size at which torch runs it; None if there is none, or too many weights."""
     build = importlib.import_module("timm").create_model if library == "timm" else _torchvision_model
     for size in (*SIZES, DEFAULT_SIZE):
         for how in ({"img_size": size}, {"image_size": size}, {"input_size": (size, size)}, {}):
@@ -144,7 +153,10 @@ def _built(build: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _with_statistics(module: nn.Module, size: int) -> Tensor:
-    """An image. Batch normalisations get a few images' statistics, because numbers vanish or explode with the defaults."""
+    """Give a module's batch normalisations the statistics of a few random images, and return the first image.
+
+    With the default statistics, numbers vanish or explode.
+    """
     images = torch.randn(BATCH, 3, size, size, generator=torch.Generator().manual_seed(SEED))
     norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     for part in norms:
@@ -157,7 +169,7 @@ def _with_statistics(module: nn.Module, size: int) -> Tensor:
 
 
 def _architectures(task: str) -> dict[str, str]:
-    """Architecture -> name of its model class for a task."""
+    """Return, for a task of transformers, the name of the model class of each architecture."""
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     found: dict[str, str] = getattr(auto, f"MODEL_FOR_{task.upper()}_MAPPING_NAMES")
     return {name: one if isinstance(one, str) else one[0] for name, one in found.items()}
@@ -186,7 +198,7 @@ def _text_case(key: str, task: str, name: str) -> Case:
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """A Markdown page: counts by library, and each model that is not right with the reason."""
+    """Return the results as a Markdown page: counts by library, and each model that is not right, with the reason."""
     rows = []
     for library in ("torchvision", "timm", "transformers"):
         own = [one for one in found if one.name.startswith(library)]
@@ -201,7 +213,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 
 def is_left_out(one: Outcome) -> bool:
-    """Whether a model was not tried."""
+    """Return whether a model was not tried, because torch could not run it."""
     return one.status == "refused" and one.said.startswith("not tried: ")
 
 

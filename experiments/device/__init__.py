@@ -1,1 +1,1 @@
-"""The stages of `python3 -m experiments.gpu`, each in its own process, with their runner, records and reports."""
+"""Measurements on a GPU by `python3 -m experiments.gpu`: its stages, each in a process of its own, their records and reports."""

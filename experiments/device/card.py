@@ -1,4 +1,4 @@
-"""Description of a machine: device, driver, versions, clocks, date. Nothing here opens a CUDA context."""
+"""Description of a GPU machine for results: device, driver, versions, clocks, date. Nothing here opens a CUDA context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGES = (
 
 
 def machine_card() -> dict[str, object]:
-    """Facts that the machine reports."""
+    """Return what the machine reports: date, system, cores, package versions, git commit and the state of its GPU."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],
@@ -36,7 +36,7 @@ def machine_card() -> dict[str, object]:
 
 
 def gpu_state() -> dict[str, str]:
-    """Fields of nvidia-smi for GPU 0; empty without it. Fields that this driver does not know are left out."""
+    """Return what nvidia-smi reports about GPU 0, by field; empty without it. Fields unknown to the driver are left out."""
     whole = _query(_FIELDS)
     if whole:
         return whole
@@ -47,7 +47,7 @@ def gpu_state() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the packages that numbers depend on."""
+    """Return the installed versions of the packages that measurements depend on; missing packages are left out."""
     found = {}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -56,14 +56,14 @@ def versions() -> dict[str, str]:
 
 
 def _query(fields: tuple[str, ...]) -> dict[str, str]:
-    """Values of these fields of nvidia-smi, or {} if it rejects a field."""
+    """Return the values of these fields of nvidia-smi, by field; {} if it rejects one of them."""
     text = _said(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"])
     values = [value.strip() for value in text.split(",")]
     return dict(zip(fields, values, strict=True)) if len(values) == len(fields) and text else {}
 
 
 def _said(command: list[str]) -> str:
-    """Output of a command; empty if it is missing, fails or hangs."""
+    """Run a command and return its output; empty if the command is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

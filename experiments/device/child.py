@@ -1,4 +1,4 @@
-"""The process of one stage: `python -m experiments.device.child MODULE:FUNCTION CONTEXT ANSWER`."""
+"""The process that runs one stage of a GPU run: `python -m experiments.device.child MODULE:FUNCTION CONTEXT ANSWER`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from experiments.device.wheels import use_wheels
 
 
 def main(arguments: list[str]) -> None:
-    """Run the function and write {status, result} or {status, error}, with the number of functions that Numba compiled.
+    """Run a stage's function in this process and write {status, result} or {status, error} to a file.
 
-    The process ends at once, without waiting for a stage's own threads and processes.
+    `arguments` are MODULE:FUNCTION, the stage's context as JSON, and the file. The number of functions that Numba compiled is
+    added. The process ends at once, without waiting for a stage's own threads and processes.
     """
     target, told, answer = arguments
     context = Context(**json.loads(told))
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _watched() -> list[str]:
-    """List that grows with the functions compiled from now on; without Numba loaded, an empty list."""
+    """Return a list to which each function that Numba compiles from now on is added; it stays empty if Numba is not loaded."""
     if "numba" not in sys.modules:
         return []
     from experiments.device.work.makers import watch

@@ -29,20 +29,20 @@ from gensor_gym.measure.emulator.emulator import EmulatorError, find_cxx  # noqa
 from gensor_gym.measure.measurement import Status  # noqa: E402
 
 THERE = ("torch", "triton", "ray")
-"""Optional packages of a GPU machine, which may be missing here."""
+"""Optional packages of a GPU machine that may be missing on a machine without a GPU."""
 COMPILED = 12
-"""Approximate number of kernels that NVRTC compiles."""
+"""Approximate number of kernels that the check compiles."""
 EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, padding=1)", "reduce_sum(m=5, k=31)")
 
 
 def modules() -> list[str]:
-    """All modules that run on a device."""
+    """Return the names of all modules that run on a device."""
     below = pkgutil.walk_packages(experiments.device.__path__, "experiments.device.")
     return sorted({*(module.name for module in below), *(stage.target.partition(":")[0] for stage in STAGES)})
 
 
 def lacking(names: list[str]) -> Iterator[str]:
-    """A line for each module that cannot be imported, unless only a package of THERE is missing."""
+    """Yield a line for each module that cannot be imported, unless it only lacks one of `THERE`, packages of the GPU machine."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -54,7 +54,10 @@ def lacking(names: list[str]) -> Iterator[str]:
 
 
 def checked(hw: Hardware) -> dict[str, object]:
-    """Check the parts of a run that need no device and return facts. RuntimeError if an available part does not work."""
+    """Generate, compile and emulate some kernels and return facts about it, as far as compiler and emulator are installed.
+
+    Raise RuntimeError if an installed part does not work.
+    """
     made = [kernel for text in FAMILIES for _, kernel in drawn(text, hw.name, 0, 1)]
     kernels = [kernel for kernel in made if isinstance(kernel, Kernel)]
     if len(kernels) < len(made):
@@ -67,7 +70,7 @@ def checked(hw: Hardware) -> dict[str, object]:
 
 
 def _compile(kernels: Sequence[Kernel]) -> str:
-    """Compile some kernels for the device's architecture; return a sentence about it."""
+    """Compile some of the kernels for the device's architecture; return a sentence that says how it went."""
     if not nvrtc.is_available():
         return f"not installed: pip install {nvrtc.PACKAGES}"
     some = kernels[:: max(1, len(kernels) // COMPILED)]
@@ -78,7 +81,7 @@ def _compile(kernels: Sequence[Kernel]) -> str:
 
 
 def _emulate(hw: Hardware) -> str:
-    """Run a few kernels in the emulator on this CPU against their references; return a sentence about it."""
+    """Run a few kernels in the emulator on this CPU and verify their answers; return a sentence that says how it went."""
     try:
         find_cxx()
     except EmulatorError as error:
@@ -94,7 +97,7 @@ def _emulate(hw: Hardware) -> str:
 
 
 def main() -> int:
-    """Import all modules, then run the checks; return the exit code."""
+    """Import all modules of a device run, then run the checks; return the exit status, 1 if something is missing."""
     found = [*(f"no module {name}" for name in missing((*NEEDED, *ON_DEVICE))), *lacking(modules())]
     for line in found:
         print(line, file=sys.stderr)

@@ -45,7 +45,7 @@ class Settings:
 
 
 def read_arguments(arguments: list[str]) -> Settings:
-    """Settings from `key=value` words; ValueError names the fault and the accepted values."""
+    """Read settings from words `key=value`; ValueError names what is wrong and which values are accepted."""
     settings = _of_words(arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
@@ -58,7 +58,7 @@ def read_arguments(arguments: list[str]) -> Settings:
 
 
 def _of_words(words: list[str]) -> Settings:
-    """The defaults, changed by the words' values; ValueError names a word without a known key, or with an invalid value."""
+    """Return the default settings, changed by words `key=value`; ValueError names an unknown key or an invalid value."""
     kinds = {name: type(value) for name, value in vars(Settings()).items()}
     values: dict[str, Any] = {}
     for word in words:
@@ -74,7 +74,7 @@ def _of_words(words: list[str]) -> Settings:
 
 
 def absent() -> list[str]:
-    """Missing requirements of a device run, as sentences."""
+    """Return what a device run needs and this machine lacks, as sentences."""
     found = []
     if not gpu_state():
         found.append("an NVIDIA GPU: nvidia-smi is not there or names none")
@@ -84,7 +84,10 @@ def absent() -> list[str]:
 
 
 def hardware_name(wanted: str) -> str:
-    """The machine model `wanted`; for `auto` the model that fits the first GPU's product name. ValueError if no model fits."""
+    """Return the full name of the machine model `wanted`; for `auto`, of the model that fits the name of the first GPU.
+
+    Raise ValueError if no model fits.
+    """
     from gensor_gym import hardware
     from gensor_gym.measure.devices.presence import gpu_names, is_named
 

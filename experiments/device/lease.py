@@ -38,23 +38,23 @@ PACKING = 6.0
 """Seconds kept at the end for the last packing."""
 RESULTS, SUMMARIES, CARD = "results.tar.gz", ("summary.json", "summary.md"), "card.json"
 _BEHIND = 5
-"""Niceness of the processes that compile our own code."""
+"""Niceness (lower priority) of the processes that compile our own code."""
 _CORES = 12
-"""Number of cores that compile our own code at first; all other cores belong to the timing."""
+"""Number of cores on which our own code is compiled at first; the other cores are left to the timing."""
 
 
 def run(out: Path, deadline_s: float, model: str, seed: int, names: Sequence[str] = ()) -> int:
-    """Run the stages `names` within `deadline_s` seconds from now; return the exit code, 0 if every stage ended well.
+    """Run the stages `names` within `deadline_s` seconds from now; return the exit status, 0 if every stage ended well.
 
-    Without names, run all stages whose requirements are met (`stages.by_default`). ValueError if another process writes to `out`,
-    or if `out` contains results of another GPU or archive.
+    Without names, run all stages whose requirements are met (`stages.by_default`). Results are packed into the folder `out`.
+    Raise ValueError if another process writes to `out`, or if `out` contains results of another GPU or archive.
     """
     with locked(make_folder(out)):
         return _run(out, deadline_s, model, seed, _chosen(names))
 
 
 def _chosen(names: Sequence[str]) -> list[Stage]:
-    """The stages to run; named stages share the time evenly."""
+    """Return the stages with these names, which share the time evenly; without names, the default stages."""
     if names:
         return [replace(stage, weight=1.0, least=5.0) for stage in STAGES if stage.name in names]
     return [stage for stage in STAGES if stage.name in by_default((CARRY / ABOUT).exists())]
@@ -92,9 +92,9 @@ def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[S
 
 
 def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack the files of an earlier call of the same run and return that call's summary; {} for the first call.
+    """Unpack the results that an earlier call of this run packed into `file`; return that call's summary, {} for the first call.
 
-    ValueError if the earlier call used another GPU or another archive, because its rows would not be comparable.
+    Raise ValueError if the earlier call used another GPU or another archive, because its rows would not be comparable.
     """
     if not file.exists():
         return {}
@@ -113,7 +113,10 @@ def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_results(file: Path) -> dict[str, bytes]:
-    """Packed contents by name. ValueError if the file is unreadable, or was not packed by a run."""
+    """Read the results that a run packed into a file; return the contents of the files in it by name.
+
+    Raise ValueError if the file cannot be read or was not packed by a run.
+    """
     try:
         with tarfile.open(fileobj=io.BytesIO(file.read_bytes())) as tar:
             members = [(member.name, tar.extractfile(member)) for member in tar.getmembers()]
@@ -131,7 +134,7 @@ def _about() -> dict[str, Any]:
 
 
 def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
-    """Start compiling our own code in the background, on some cores, for the stages that need it."""
+    """Start a process that compiles our own Python code with Numba on some cores, for the stages that need it; return it."""
     cores = sorted(os.sched_getaffinity(0))[-_CORES:]
 
     def step_back() -> None:
@@ -144,7 +147,7 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
 
 
 class Packer:
-    """Packs a folder into one file of another folder every EVERY seconds, each time as a whole."""
+    """Thread that packs the results of a run into one file in another folder every `EVERY` seconds, each time as a whole."""
 
     def __init__(self, work: Path, out: Path) -> None:
         self._work, self._out = work, out
@@ -153,7 +156,7 @@ class Packer:
         self._thread.start()
 
     def now(self) -> None:
-        """Pack the present files, and copy the summaries."""
+        """Pack the results written so far into the file, and copy the summaries next to it."""
         with self._packing:
             write_whole(self._out / RESULTS, packed(self._work))
             for name in SUMMARIES:
@@ -167,7 +170,7 @@ class Packer:
         self.now()
 
     def _run(self) -> None:
-        """Pack every EVERY seconds; after an error, which is printed, the next time tries again."""
+        """Pack every `EVERY` seconds; after an error, which is printed, packing goes on."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()
@@ -176,7 +179,7 @@ class Packer:
 
 
 def packed(work: Path) -> bytes:
-    """A gzipped tar file of a folder's files, with the archive's proposals, which the rows refer to."""
+    """Return a folder's files as a gzipped tar file, with the proposals of the archive, to which the result rows refer."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=6) as tar:
         for path in sorted(path for path in work.rglob("*") if path.is_file() and not path.name.startswith(".")):

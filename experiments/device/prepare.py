@@ -1,4 +1,4 @@
-"""Compile our own code while kernels of the archive are timed: `python -m experiments.device.prepare all|PART MACHINE`.
+"""Compile our own Python code with Numba while other kernels are timed: `python -m experiments.device.prepare all|PART MACHINE`.
 
 Numba compiles rules, model, walks and policies at their first call, which takes a minute or two in total, and caches them on disk
 for every process. Parts are compiled in parallel, one process each, in waves: shared functions come in the first wave, so that
@@ -39,11 +39,11 @@ from gensor_gym.measure.session import Budget, Session, Task
 SMALL = "gemm(m=64, n=64, k=64)"
 """A small operator; compilation does not depend on the operator."""
 ALL, MOST_SECONDS = "all", 300.0
-"""The word for all parts, and its time limit in seconds."""
+"""Word that stands for all parts, and its time limit in seconds."""
 TRIALS = 6
-"""Trials of a strategy's search on the model, enough to learn from a measurement."""
+"""Number of trials of a search on the model, enough that the strategy learns from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
-"""Small settings of the strategies that walk the graph."""
+"""Small settings for strategies that walk the graph, enough that all of their code is compiled."""
 
 
 def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
@@ -57,18 +57,18 @@ FIRST: dict[str, Callable[[str], object]] = {
     "walk": lambda machine: _graph(machine).random_schedule(np.random.default_rng(0), 4),
     "enumeration": lambda machine: next(_graph(machine, "compact").enumerate(256)),
 }
-"""Part of the first wave -> function that compiles the part; walks call the rules for writable rows."""
+"""Part of the first wave -> function of the machine's name whose calls compile the part."""
 
 
 def _rules(graph: ConstructionGraph) -> None:
-    """Compile the rules for a schedule with a read-only row."""
+    """Call the construction rules on one schedule, so that Numba compiles them for its array, which is read-only."""
     graph.is_legal(graph.initial())
     graph.action_mask(graph.initial())
     graph.transition(graph.initial(), 1)
 
 
 def _of_rows(graph: ConstructionGraph) -> None:
-    """Compile the model and the rules for writable rows."""
+    """Call model and rules on an array of several schedules, so that Numba compiles them for writable arrays."""
     rows = np.stack([graph.initial().row.copy()] * 2)
     graph.latencies(rows)
     graph.fits(rows)
@@ -88,7 +88,7 @@ def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
 
 
 def _stages(machine: str) -> None:
-    """Run the steps of stages `correctness` and `operators` that need no device."""
+    """Run the steps of stages `correctness` and `operators` that need no device, so that Numba compiles what they call."""
     graph = _graph(machine)
     candidates(graph.operator, graph.hardware, 0)
     drawn(SMALL, machine, 0, 4)
@@ -106,7 +106,10 @@ def _environment(machine: str) -> None:
 
 
 def waves() -> list[dict[str, Callable[[str], object]]]:
-    """Waves of parts by name. Each part is a function of the machine's name; every wave needs the waves before it."""
+    """Return the waves in which our code is compiled: for each, the parts by name, as functions of the machine's name.
+
+    Every wave needs the functions that the waves before it compiled.
+    """
     strategies = read_experiment(adaptive.EXPERIMENT).strategies.items()
     searches = {f"search {name}": partial(_search, of, given) for name, (of, given) in strategies}
     learned = {
@@ -117,7 +120,7 @@ def waves() -> list[dict[str, Callable[[str], object]]]:
 
 
 def prepare(machine: str, limit: float) -> dict[str, str]:
-    """Compile all parts within `limit` seconds; return the end of the output of each part that failed.
+    """Compile all parts within `limit` seconds; return, by part, why it failed.
 
     A stage that needs a missing part compiles the part itself.
     """
@@ -134,7 +137,7 @@ def prepare(machine: str, limit: float) -> dict[str, str]:
 
 
 def _run_part(name: str, machine: str, until: float) -> str:
-    """Compile one part in a process of its own; return why it failed, or an empty string.
+    """Compile one part in a process of its own until the time `until`; return why it failed, or an empty text.
 
     The process uses one thread, because other parts run on the other cores.
     """
@@ -151,7 +154,7 @@ def _run_part(name: str, machine: str, until: float) -> str:
 
 
 def save_in_turn() -> None:
-    """Let processes write Numba's cache one at a time, function by function.
+    """Make processes write Numba's cache one after another, with a lock for each function.
 
     Numba reads a function's list of compiled signatures, adds one and writes the list back. Without a lock, one of two processes
     would lose its entry, or both would choose one file. The lock is separate from the locks of `graph.compiling.kept`.
@@ -169,7 +172,7 @@ def save_in_turn() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one part, or all parts if its name is ALL."""
+    """Compile the part of the command line, or all parts, for the machine that it names."""
     name, machine = arguments[:2]
     use_wheels()
     if name == ALL:

@@ -1,4 +1,4 @@
-"""summary.json and summary.md of a run, written again after every stage."""
+"""Summary of a run on a GPU, summary.json and summary.md, written again after every stage."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def write_summary(
     outcomes: Sequence[Outcome],
     before: Mapping[str, Any] | None = None,
 ) -> dict[str, object]:
-    """Write both files and return the summary. A stage's results are read from its rows, so a killed stage counts as well.
+    """Write summary.json and summary.md of a run and return the summary.
 
-    `before` has the stages of a run that this run continues.
+    A stage's results are read from its rows, so that a stage that was killed counts as well. `before` has the stages of an
+    earlier call, if this call continues its run.
     """
     targets = {stage.name: stage.target for stage in stages}
     found = dict(before or {})
@@ -48,7 +49,7 @@ def write_summary(
 
 
 def _digest(target: str, context: Context) -> dict[str, object]:
-    """Digest of the stage's rows, or the error of computing it."""
+    """Compute a stage's results from the rows that it wrote; on failure, return the error."""
     try:
         function = getattr(import_module(target.partition(":")[0]), "digest", None)
         return function(context) if function else {}
@@ -57,7 +58,7 @@ def _digest(target: str, context: Context) -> dict[str, object]:
 
 
 def markdown(summary: dict) -> str:
-    """The run as Markdown: a table of stages, then the results of each."""
+    """Return a run's summary as Markdown: a table of the stages, then the results of each."""
     gpu, machine = summary["machine"].get("gpu", {}), summary["machine"]
     lines = [
         f"# {gpu.get('name', summary['hardware'])}, {machine.get('date', '')}",
@@ -117,7 +118,7 @@ def _errors(result: dict) -> list[str]:
 
 
 def contest_lines(result: dict) -> list[str]:
-    """Lines of a table of microseconds by operator and search, then means by strategy."""
+    """Return lines about a comparison of searches: a table of microseconds by operator and search, then means by strategy."""
     if not result.get("seconds"):
         return _plain(result)
     names = list(dict.fromkeys(name for by_name in result["seconds"].values() for name in by_name))

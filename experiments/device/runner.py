@@ -1,4 +1,4 @@
-"""Running stages, each in its own process with its share of the time, so that a stage that crashes ends no other stage."""
+"""Runner of the stages: each has its own process and its share of the time, so that a crash ends no other stage."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from experiments.device.context import Context
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"
 ATTEMPTS = 3
 GRACE = 12.0
-"""Most seconds at the end of a stage's share to finish begun work, before it is killed."""
+"""Largest number of seconds at the end of a stage's time that it may use to finish begun work before it is killed."""
 RESERVE = 4.0
-"""Seconds kept at the end for the summary."""
+"""Seconds kept at the end of a run for its summary."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: `target` is `module:function`, a function from a Context to a dict."""
+    """One stage of a run on a GPU.
+
+    `target` is its function as MODULE:FUNCTION, which takes a Context and returns the stage's results.
+    """
 
     name: str
     target: str
     weight: float
-    """Weight of the stage's share of the remaining time when it starts, relative to the stages after it."""
+    """Weight by which the remaining time is divided among this stage and the later ones when it starts."""
     least: float = 5.0
     """Seconds below which the stage is not worth starting."""
 
@@ -45,11 +48,11 @@ class Outcome:
     attempts: int = 0
     result: dict = field(default_factory=dict)
     compiled: int = 0
-    """Functions that Numba compiled in the stage's process, which the preparation should have done."""
+    """Number of functions that Numba compiled in the stage's process although they should have been prepared."""
 
 
 def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: Callable[[list[Outcome]], None]) -> list[Outcome]:
-    """Run stages in order within `budget` seconds; `ended` is called after each with all outcomes so far."""
+    """Run the stages in order within `budget` seconds and return their outcomes; `ended` gets all outcomes so far after each."""
     finish = time.monotonic() + budget - RESERVE
     outcomes: list[Outcome] = []
     for number, stage in enumerate(stages):
@@ -65,7 +68,10 @@ def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: 
 
 
 def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
-    """Run one stage and return its outcome; a stage that crashes is restarted with the remaining time and resumes."""
+    """Run one stage for at most `share` seconds and return its outcome.
+
+    A stage that crashes is started again in the remaining time, and resumes.
+    """
     begin = time.monotonic()
     outcome = Outcome(stage.name, SKIPPED, 0.0)
     for attempt in range(1, ATTEMPTS + 1):
@@ -81,7 +87,7 @@ def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
 
 
 def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, dict]:
-    """(status, answer) of the stage run in a child process."""
+    """Run a stage in a child process for at most `seconds`; return (status, what the process answered)."""
     soft = seconds - min(GRACE, 0.25 * seconds)
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"

@@ -28,7 +28,7 @@ from gensor_gym import operators  # noqa: E402
 
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
 OPTIONS = ("--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9")
-"""API errors are not reported, because the bindings look up missing driver functions, which is no fault of a kernel."""
+"""Options of compute-sanitizer. API errors are not reported: the bindings look up missing driver functions, which is no fault."""
 SECONDS = 20.0
 MOST_FLOPS = 5e9
 LAUNCHES = 2
@@ -37,13 +37,13 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "shares": lambda words: "persistent=2" in words and "cluster=2" not in words,
     "shares in clusters": lambda words: "persistent=2" in words and "cluster=2" in words,
 }
-"""Kind -> condition on a schedule's text."""
+"""Kind of kernel -> condition on the text of its schedule."""
 
 Row = Mapping[str, Any]
 
 
 def chosen(archive: Archive) -> dict[str, Row]:
-    """Kind -> the largest fitting proposal whose kernel the archive has compiled."""
+    """Return the kernels to check by kind: the largest of at most `MOST_FLOPS` in the archive that no device had run."""
     rows = [row for row in archive.proposals if row["digest"] in archive.rows and row["group"] == "never_run"]
     size = {row["operator"]: operators.parse(row["operator"]).flops for row in rows}
     fitting = sorted((row for row in rows if size[row["operator"]] <= MOST_FLOPS), key=lambda row: -size[row["operator"]])
@@ -52,7 +52,10 @@ def chosen(archive: Archive) -> dict[str, Row]:
 
 
 def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[dict[str, Any]]:
-    """A row for each kernel: exit code (0 without a fault, 9 with one), end of the output. Empty without a sanitizer."""
+    """Run the chosen kernels under compute-sanitizer; return a row for each, or no rows without a sanitizer.
+
+    A row has the exit code (0 without a fault, 9 with one) and the end of the output.
+    """
     tool = next(filter(None, map(shutil.which, SANITIZER)), None)
     if tool is None:
         return []
@@ -67,7 +70,7 @@ def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[d
 
 
 def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict[str, Any]:
-    """Wait for a process until its time limit, kill it then, and return its exit code, output and seconds."""
+    """Wait for a process until `seconds` after `begin`, then kill it; return its exit code, output and seconds."""
     try:
         words, _ = process.communicate(timeout=max(0.1, begin + seconds - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -77,7 +80,7 @@ def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict
 
 
 def launch(about: Row) -> None:
-    """Launch a kernel on random inputs, and wait for it."""
+    """Launch a kernel, which a row describes, on random inputs `LAUNCHES` times, and wait until it ends."""
     import cupy
 
     from gensor_gym.codegen.cuda.tensor_map import with_maps
@@ -104,7 +107,7 @@ def launch(about: Row) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Sanitize the kernels, or launch one kernel in a process under the sanitizer; return the exit code."""
+    """Check the kernels under the sanitizer, or, with `--launch`, launch one of them; return the exit code."""
     if arguments[0] == "--launch":
         launch(json.loads(Path(arguments[1]).read_text(encoding="utf-8")))
         return 0

@@ -1,4 +1,4 @@
-"""Plans of the stages: conf/bench/gpu.yaml and a file of conf/experiment, read without Hydra, which a GPU machine may lack."""
+"""Operators and experiments of the stages, read from conf without Hydra, which a GPU machine may lack."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 @dataclass(frozen=True)
 class Contest:
-    """Strategies that search with equal numbers of trials."""
+    """A comparison of strategies that search with equal numbers of trials."""
 
     operators: tuple[Operator, ...]
     strategies: Mapping[str, tuple[str, Mapping[str, object]]]
-    """Name -> (registered strategy, hyperparameters). All strategies are compared with the first."""
+    """Strategy's name in the comparison -> (registered name, hyperparameters). All are compared with the first."""
     trials: int
     """Trials of each search."""
     seeds: tuple[int, ...] = (0,)
@@ -30,13 +30,13 @@ class Contest:
 
 @cache
 def read_operators() -> dict[str, Operator]:
-    """Short name -> operator that is timed against torch, in order of importance. ValueError for invalid text."""
+    """Return the operators that are timed against torch by short name, the most important first; ValueError for invalid text."""
     return {name: operators.parse(text) for name, text in _content(CONF / "bench" / "gpu.yaml")["operators"].items()}
 
 
 @cache
 def read_experiment(file: Path) -> Contest:
-    """Content of a file of conf/experiment, as Hydra composes it; the stage sets hardware and backend.
+    """Read an experiment of conf/experiment, with the values that Hydra would compose; the stage sets hardware and backend.
 
     The file names strategies and the budget, and lists operators (text) and seeds. It may name a space for all strategies;
     otherwise each strategy has its own. Missing values of a strategy have the default of its class.

@@ -1,4 +1,4 @@
-"""Packages that a GPU machine lacks, brought along as wheels in the folder `.whl` (see experiments/gpu_wheels.txt)."""
+"""Packages that a GPU machine lacks, brought there as wheels in the folder `.whl` (see experiments/gpu_wheels.txt)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".whl"
 NEEDED = ("numpy", "numba", "gymnasium", "yaml")
-"""Modules that every plan needs."""
+"""Modules that every plan of `experiments.gpu` needs."""
 ON_DEVICE = ("cupy", "cuda.bindings.nvrtc")
-"""Modules that a run on the device needs in addition."""
+"""Modules that a run on the device needs beyond those."""
 
 
 def use_wheels(folder: Path = FOLDER) -> Path | None:
-    """Unpack the wheels of a folder once, append them to the path, also for child processes, and return it; None without wheels.
+    """Unpack the wheels of a folder, unless that is done, and append their folder to the import path, also for child processes.
 
-    The machine's own packages come first in this process. A pure wheel is a zip file of its packages.
+    Return the folder, or None without wheels. The machine's own packages come first in this process. A pure wheel is a zip file
+    of its packages.
     """
     wheels = sorted(folder.glob("*.whl"))
     if not wheels:
@@ -42,7 +43,7 @@ def use_wheels(folder: Path = FOLDER) -> Path | None:
 
 
 def missing(modules: Sequence[str]) -> list[str]:
-    """Modules that cannot be found; only parents of dotted names are imported."""
+    """Return those of the modules that cannot be found; only the parents of dotted names are imported."""
     return [name for name in modules if not _found(name)]
 
 

@@ -1,1 +1,1 @@
-"""Pages about GPU results, made from shipped raw files: `python -m experiments.evidence`."""
+"""Pages and tables about GPU runs, made from the shipped raw files: `python -m experiments.evidence`."""

@@ -25,7 +25,7 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 if pages cannot be made. `take` as the first word runs `lease.main`."""
+    """Run the command and return the exit status: 2 if pages cannot be made. With `take` first, run `lease.main` instead."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["take"]:
         return lease.main(given[1:])
@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make(folder: Path, recordings: Path = RECORDINGS) -> None:
-    """Make the page of every day, and tables if the folder's own runs recorded some; ValueError names a missing file."""
+    """Make the page of every day with results in a folder, and recorded tables if the folder has conditions for them.
+
+    `recordings` is the folder of recorded tables. Raise ValueError that names a missing file.
+    """
     days = later_run.write(folder)
     if (folder / RAW / FILE).exists() or not days:
         facts = read_facts(folder)

@@ -19,9 +19,10 @@ FILE = "conditions.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a device and its runs, for tables. `files` says what each raw file has and which fixes (mends) its code had.
+    """Facts about a device and the runs on it, for tables and pages.
 
-    `mends` of a file are null if unknown, which is allowed only for files that no mend affects.
+    `files` says what each raw file contains and which fixes its code had; `mends` describes the fixes. The fixes of a file are
+    null if unknown, which is allowed only for files that no fix affects.
     """
 
     machine: str
@@ -44,7 +45,7 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """Read the facts of a folder of results; ValueError if they are missing or invalid."""
+    """Read the facts in a folder of results; raise ValueError if they are missing or invalid."""
     path = folder / RAW / FILE
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")
@@ -61,11 +62,14 @@ def read_facts(folder: Path) -> Facts:
 
 UNITS = {0: "CUDA cores", 1: "mma.sync", 2: "wgmma"}
 RIGHT = ("OK", "IMPLAUSIBLE")
-"""Statuses of kernels with a right answer."""
+"""Statuses of kernels whose answer is right."""
 
 
 def lines_by_unit(rows: Sequence[Mapping[str, Any]], name: str, status: str) -> list[str]:
-    """Table by unit and data type: numbers of kernels that are right, have `status` (heading `name`), or are wrong."""
+    """Return a Markdown table of kernels by computing unit and data type: how many are right, have a status, or are wrong.
+
+    `status` is the status that is counted, and `name` its column heading.
+    """
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in rows:
         unit = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")]

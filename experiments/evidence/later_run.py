@@ -1,4 +1,4 @@
-"""A page for each later day on the device: `raw/DATE` with its own conditions.json becomes DATE.md and DATE.png."""
+"""Page of each day on the device: a folder `raw/DATE` with its own conditions.json becomes DATE.md and DATE.png."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 
 def write(folder: Path) -> list[str]:
-    """Write the pages and figures and return their names. If a day lacks a file, its page lacks the section."""
+    """Write the page and figures of every day in a folder and return their names; a section without its file is omitted."""
     made = []
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
         about = read_json(day / FILE, finite=False)

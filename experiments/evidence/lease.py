@@ -35,12 +35,15 @@ Row = Mapping[str, Any]
 
 
 def lines_of(day: Path, figures: str) -> list[str]:
-    """Sections of a day's rows; a section without its file is omitted. `figures` is the prefix of the figures' names."""
+    """Return the sections of a day's page about a run on a GPU, as Markdown lines; a section without its file is omitted.
+
+    `day` is the folder of the raw files, and `figures` the prefix of the figures' names.
+    """
     return [*_environment(day, figures), *_contacts(day), *_known(day), *_adaptive(day), *_fused(day)]
 
 
 def draw(day: Path, path: Path) -> list[str]:
-    """Draw the figure of the agent that learned, if there was one; return its name in a list."""
+    """Draw the figure of the agent that learned on a day, if there was one; return its file name in a list."""
     learned = _learned(day)
     if not learned:
         return []
@@ -178,7 +181,7 @@ def _fused(day: Path) -> list[str]:
 # and date; CARDS has the folder of each GPU. `python -m experiments.evidence results/CARD` then makes the pages.
 
 CARDS = {"H100": "h100", "H200": "h200"}
-"""Word in the driver's name of a GPU -> the GPU's folder of results."""
+"""Word in the driver's name of a GPU -> name of the GPU's folder of results."""
 COMMAND = "python3 -m experiments.gpu plan=lease"
 ABOUT = {
     "first_contact": "kernels of families that no device had run", "proposals": "who proposed which kernel, in which order",
@@ -187,11 +190,11 @@ ABOUT = {
     "known_together": "these programs and torch, in interleaved rounds", "adaptive": "searches that learn from ten trials",
     "fused": "fused operators, torch and a copy, in interleaved rounds",
 }  # fmt: skip
-"""Name of a file of rows -> its description."""
+"""Name of a file of rows, without ending -> what it contains, for the page."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 if the folder has no results of such a run."""
+    """Run the command and return the exit status: 2 if the folder has no results of a run on a GPU."""
     parser = Parser(prog="python -m experiments.evidence take", description=__doc__)
     parser.add_argument("folder", type=Path, help="what came back")
     parser.add_argument("date", nargs="?", default="", help="default: the day that the card says")
@@ -200,7 +203,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack results into the folder of their GPU and day and return it; ValueError if it exists or the results are missing."""
+    """Unpack the results of a run into the folder of its GPU and day, and return that folder.
+
+    `date` is by default the day of the run. Raise ValueError if the folder exists already, or if the results are missing.
+    """
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])
@@ -217,7 +223,7 @@ def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path
 
 
 def _copied_rows(name: str, data: bytes) -> list[dict[str, Any]]:
-    """Rows of a file of JSON lines, which is gzipped if its name says so; a torn last line is left out."""
+    """Return the rows of a file of JSON lines, gzipped if its name says so; an incomplete last line is left out."""
     lines = (unfolded(data) if name.endswith(".gz") else data).decode().splitlines(keepends=True)
     return [parse_json(line, finite=False) for line in lines if line.endswith("\n")]
 

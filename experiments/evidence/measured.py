@@ -16,13 +16,14 @@ from gensor_gym.hardware.described import FILE, to_json
 from gensor_gym.measure.records.measured import FOLDER
 
 FIRST_ARM = "markov_ext"
-"""Arm to which a program is attributed if several arms proposed it."""
+"""Arm (strategy) to which a program is attributed if several arms proposed it."""
 
 
 def rows_of(folder: Path) -> Iterator[Row]:
-    """Yield the study's trials of a folder with raw rows, in the form of a journal of `gensor collect`; ranks begin at 0.
+    """Yield the study's trials of a GPU run as rows of `gensor collect`, with ranks from 0.
 
-    A program's second timing comes from the interleaved rounds, which timed only an operator's winners.
+    `folder` has the raw rows. A program's second timing comes from the interleaved rounds, which timed only an operator's
+    winners.
     """
     origins: dict[tuple[str, str], tuple[bool, int, str]] = {}
     for row in read_rows(folder / "proposals.jsonl.gz"):
@@ -48,7 +49,7 @@ def _line(row: Row, status: str, samples: Sequence[float], more: Row) -> Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the table, the machine's description and the data card; return the exit status."""
+    """Write the table of Measured v1, the machine's description and the data card; return the exit status."""
     parser = Parser(prog="python -m experiments.evidence.measured", description="Make a table of Measured v1 from a lease.")
     parser.add_argument("folder", type=Path, help="folder of a lease's raw rows")
     parser.add_argument("machine", choices=hardware.names(), help="the card's name in gensor_gym.hardware")

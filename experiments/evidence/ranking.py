@@ -37,17 +37,18 @@ from gensor_gym.measure.measurement import Status
 TENSOR, TEST = "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz"
 LIBRARIES = "libraries_after_mends.jsonl.gz"
 FITTED = ("train", "validation")
-"""Parts of the split whose programs a fit may read."""
+"""Parts of the split whose timed programs a fit may read."""
 EVERY = (*FITTED, "test")
 RECORDED_IN, RACED_IN = "compact", "extended"
-"""Spaces of the float32 tables on CUDA cores, and of all other programs."""
+"""Spaces of the timed programs: that of the float32 tables on CUDA cores, and that of all others."""
 Row = Mapping[str, Any]
 
 
 def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Sample]:
-    """Recordings of stage `tables` for operators of these parts, from all days; ValueError if there are none.
+    """Return the timed programs of recorded operators in these parts of the split, from all days.
 
-    Files of the test part are opened only if that part is requested.
+    They come from stage `tables`. Files of the test part are opened only if that part is requested. Raise ValueError if there are
+    none.
     """
     days = sorted(path.parent for path in (folder / RAW).glob(f"*/{RECORDED}"))
     compact = [row for place in (folder / RAW, *days) for row in read_rows(place / RECORDED)]
@@ -60,7 +61,10 @@ def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> lis
 
 
 def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Sample]:
-    """Candidates of operators of these parts that were timed against libraries; ValueError if there are none."""
+    """Return the programs that were timed as candidates in the comparison with libraries, for operators in these parts.
+
+    Raise ValueError if there are none.
+    """
     found = []
     for row in read_rows(folder / RAW / LIBRARIES):
         if operators.part_of(operators.parse(row["operator"])) in parts:
@@ -72,7 +76,7 @@ def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[S
 
 
 def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Sample]:
-    """Measured kernels of each operator; every kernel counts once, with its first timing."""
+    """Return the timed programs by operator from recorded rows; every kernel counts once, with its first timing."""
     seconds: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
     for row in rows:
@@ -84,7 +88,7 @@ def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Sample]:
 
 
 def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) -> Sample:
-    """Programs from their texts and seconds, without programs that are illegal under the present rules."""
+    """Return an operator's programs, given as seconds by schedule text, without those illegal under the present rules."""
     graph = ConstructionGraph(operator, machine, space, calibrated=False)
     pairs = [(Schedule.parse(text), seconds) for text, seconds in timed.items()]
     legal = [(schedule, seconds) for schedule, seconds in pairs if graph.is_legal(schedule)]
@@ -96,15 +100,15 @@ def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) 
 FIRST = 10
 """Number of the model's first choices whose best is scored."""
 MOST_FITTED = 250
-"""Largest number of an operator's programs in a fit."""
+"""Largest number of one operator's programs that a fit reads."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of the model on an operator's programs.
+    """Scores of how well the model ranks an operator's timed programs.
 
     `ranks` and `ranks_fastest` are rank correlations, of all programs and of the fastest. `first` and `first_ten` are the times
-    of the model's first choice and of the best of its first FIRST choices, over the best time.
+    of the model's first choice and of the best of its first ten, over the best time.
     """
 
     measured: Sample
@@ -113,11 +117,11 @@ class Scored:
     first: float
     first_ten: float
     scale: float
-    """Median of measured over predicted seconds."""
+    """Median over the programs of measured over predicted seconds."""
 
 
 def scored(measured: Sample) -> Scored:
-    """Score the present model on the programs of an operator."""
+    """Score the present model on the timed programs of an operator."""
     seconds, predicted = measured.seconds, measured.graph.latencies(measured.rows)
     fast = fastest(seconds)
     order, best = worst_tied(predicted, seconds), seconds.min()
@@ -128,12 +132,12 @@ def scored(measured: Sample) -> Scored:
 
 
 def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Indices int64 [N] in the order of predictions [N]; among equal predictions the slowest program comes first."""
+    """Return the indices that sort programs by prediction, int64 [N]; among equal predictions the slowest comes first."""
     return np.lexsort((-seconds, predicted))
 
 
 def by_class(them: Sequence[Scored]) -> dict[str, float]:
-    """Class of operators -> median, over all programs of the class, of measured over predicted seconds."""
+    """Return the median of measured over predicted seconds for each class of operators, over all programs of the class."""
     ratios: dict[str, list[np.ndarray]] = defaultdict(list)
     for one in them:
         found = one.measured
@@ -142,7 +146,7 @@ def by_class(them: Sequence[Scored]) -> dict[str, float]:
 
 
 def left_out(tables: Sequence[Sample]) -> dict[str, float]:
-    """Rank correlation of every operator after a fit of the terms' coefficients to the operators of other classes."""
+    """Return the rank correlation of each operator after fitting the model's coefficients to operators of all other classes."""
     found = {}
     for name in sorted({one.graph.operator.name for one in tables}):
         others = [one for one in tables if one.graph.operator.name != name and one.part in FITTED]
@@ -155,7 +159,10 @@ def left_out(tables: Sequence[Sample]) -> dict[str, float]:
 
 
 def thinned(sample: Sample) -> Sample:
-    """At most MOST_FITTED programs for a fit, evenly spaced in the order of time; ValueError if no fit may read their part."""
+    """Return at most `MOST_FITTED` programs for a fit, evenly spaced in the order of time.
+
+    Raise ValueError if the programs belong to a part of the split that no fit may read.
+    """
     if sample.part not in FITTED:
         raise ValueError(f"{sample.operator} is of part {sample.part}: a fit reads {' and '.join(FITTED)} alone")
     order = np.argsort(sample.seconds, kind="stable")
@@ -166,13 +173,16 @@ def thinned(sample: Sample) -> Sample:
 # The page about the model's ranking: every operator, every class, and the aims with their results.
 
 JUDGED = 150
-"""Least number of programs with which a table counts for the aims."""
+"""Least number of programs of an operator whose scores count for the aims."""
 COMMAND = "python -m experiments.evidence.ranking"
 
 
 def markdown(title: str, recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[str, float],
              left: Mapping[str, float]) -> str:  # fmt: skip
-    """The page as Markdown. `left` has rank correlations by operator after a fit without the operator's class, or is empty."""
+    """Return the page about the model's ranking as Markdown.
+
+    `left` has each operator's rank correlation after a fit without its class, or is empty.
+    """
     lines = [
         f"# {title}", "",
         f"Made by `{COMMAND}` from the raw files of [results/h100](../h100/README.md); nothing is timed. Behind: the best of the "
@@ -190,7 +200,7 @@ def markdown(title: str, recorded: Sequence[Scored], raced: Sequence[Scored], cl
 
 def aims(recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[str, float],
          left: Mapping[str, float]) -> list[tuple[str, str, str, str]]:  # fmt: skip
-    """(question, aim, result, whether it is met) of every aim."""
+    """Return (question, aim, result, `met` or `missed`) for every aim that was set for the ranking."""
     them = _judged(recorded)
     ranks, fast = [one.ranks for one in them], float(np.mean([one.ranks_fastest for one in them]))
     ten = max(one.first_ten for one in them)
@@ -213,7 +223,7 @@ def aims(recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[s
 
 
 def _judged(recorded: Sequence[Scored]) -> list[Scored]:
-    """Tables that have enough programs and belong to operators outside the test part."""
+    """Return the scores that count for the aims: of operators outside the test part with at least `JUDGED` programs."""
     return [one for one in recorded if len(one.measured.seconds) >= JUDGED and one.measured.part in FITTED]
 
 
@@ -242,7 +252,7 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 if there is nothing to score."""
+    """Run the command and return the exit status: 2 if there is nothing to score."""
     args = _parser().parse_args(arguments)
     if args.choices:
         return exit_code(lambda: choose(args.folder))
@@ -250,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(page: Path | None, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
-    """Score the model and write the page; ValueError names a missing file."""
+    """Score the model on recorded programs and candidates, and write the page; raise ValueError that names a missing file."""
     if page is None:
         raise ValueError("page: expected a file to write, or --choices")
     machine = read_facts(folder).machine
@@ -264,7 +274,7 @@ def write(page: Path | None, folder: Path, parts: Sequence[str], title: str, wit
 
 
 def choose(folder: Path) -> None:
-    """Write the model's first choices for every operator that was raced with libraries, so that a device can try them."""
+    """Write the model's first choices for every operator that was timed against libraries, so that a device can try them."""
     machine = read_facts(folder).machine
     texts = [one.operator for one in raced(folder, machine, EVERY)]
     found = {text: list(map(str, top(text, hardware.get(machine), FIRST))) for text in texts}

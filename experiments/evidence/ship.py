@@ -19,11 +19,11 @@ from agents.cli.refusal import exit_code
 from gensor_gym.measure.measurement import Status
 
 MOST_PLAIN = 16_000
-"""Largest size in bytes of a journal that ships as plain text, which people can read."""
+"""Largest size in bytes of a journal that ships as plain text, so that people can read it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 2 for a file that is missing or does not end in .jsonl."""
+    """Pack the journals of the command line; return the exit status, 2 for a file that is missing or does not end in .jsonl."""
     parser = Parser(prog="python -m experiments.evidence.ship", description=__doc__)
     parser.add_argument("file", nargs="+", type=Path, help="journal, FILE.jsonl, which goes")
     args = parser.parse_args(arguments)
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ship(file: Path) -> Path:
-    """Replace a journal by its packed file and return the file's path. ValueError if there is no journal of that name."""
+    """Replace a journal by its packed file and return the packed file's path; raise ValueError if there is no such journal."""
     if file.suffix != ".jsonl" or not file.is_file():
         raise ValueError(f"{file}: expected a file that is there and ends in .jsonl")
     packed = file.with_name(f"{file.name}.gz")
@@ -41,7 +41,7 @@ def ship(file: Path) -> Path:
 
 
 def slim(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without its source, unless the kernel is wrong, and without its key if the key contains the schedule."""
+    """Return a row without its source, unless the kernel is wrong, and without its key if the key contains the schedule."""
     said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
     if row.get("schedule", "no schedule") in row.get("key", ""):
         said.add("key")
@@ -49,13 +49,13 @@ def slim(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write gzipped JSON lines, `path` ending in .jsonl.gz, whose bytes depend only on the rows."""
+    """Write rows as gzipped JSON lines to `path`, which ends in .jsonl.gz; the file's bytes depend only on the rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(folded("".join(json.dumps(row) + "\n" for row in rows).encode()))
 
 
 def folded(data: bytes) -> bytes:
-    """Gzip data so that the bytes depend on the content alone; `gzip.compress` gives other bytes in other versions of Python."""
+    """Gzip data so that the bytes depend on the data alone; those of `gzip.compress` differ between versions of Python."""
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""Shipped tables and their data cards, made from the complete tables among the recordings of stage `tables` of `make gpu`."""
+"""Shipped tables of recorded times with their data cards, made from the complete tables of stage `tables` of `make gpu`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 
 
 def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, Any]]:
-    """Write the complete tables of a folder of results into `machine`, the folder of the recorded machine.
+    """Write the complete tables of a folder of results into `machine`, and return the description of each.
 
-    Return each table's description. The machine is the one in the folder's `hardware.json`, as described at the time of the
-    timings, so that tables do not change with the model's rates. ValueError without that file.
+    `machine` is the folder of the recorded machine. Its `hardware.json` describes the machine as it was at the time of the
+    timings, so that tables do not change with the model's rates. Raise ValueError without that file.
     """
     described = machine / FILE
     if not described.is_file():
@@ -45,7 +45,10 @@ def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, An
 
 
 def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: float) -> Content | None:
-    """The table of one operator, in the order of enumeration; None if a schedule of the space was not recorded."""
+    """Return the content of one operator's table, in the order of enumeration; None if a schedule of the space was not recorded.
+
+    `drift` is the standard deviation of log times between runs.
+    """
     op = operators.parse(records[0].operator)
     known = {record.schedule: record for record in records}
     schedules = schedules_of(op, hw, SPACE)
@@ -61,7 +64,10 @@ def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: flo
 
 
 def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Log ratios [N] of the second run's median to the first's, for kernels with trials in two runs of stage `operators`."""
+    """Return the log ratios [N] of the median in a second run to the median in the first.
+
+    They are of kernels with trials in two runs of stage `operators`.
+    """
     seconds: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
         for trial in row.get("trials", ()):
@@ -73,7 +79,7 @@ def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Standard deviation of the log of a kernel's median from run to run; ValueError if no kernel was timed in two runs."""
+    """Return the standard deviation of the log of a kernel's median between runs; ValueError if no kernel has two runs."""
     ratios = twice_timed(rows)
     if not len(ratios):
         raise ValueError("no kernel of stage `operators` was timed in two runs: drift between passes is not known")
@@ -81,9 +87,9 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def one_pass(found: Measurement) -> Measurement:
-    """A measurement of a single pass in the form of a recording.
+    """Return a measurement, which was made in a single pass, in the form of a recording.
 
-    `trial_seconds` are the seconds of compiling and of the samples, because loading, verifying and warm-up were not recorded.
+    Its `trial_seconds` are the seconds of compiling and of the samples, because loading, verifying and warm-up were not recorded.
     """
     conditions: dict[str, Any] = {**found.conditions, "passes": [1] * len(found.samples)}
     if found.status is Status.OK:
@@ -92,7 +98,7 @@ def one_pass(found: Measurement) -> Measurement:
 
 
 def notes(facts: Facts) -> tuple[str, ...]:
-    """Sentences for the data cards of the tables."""
+    """Return the sentences about the recording for the tables' data cards."""
     said: Mapping[str, Any] = facts.files[RECORDED]
     return (
         f"Recorded on {facts.date} by {said['about']} (commit {facts.commit}); table made from the raw rows by "

@@ -29,12 +29,12 @@ PAGE = "mutations.md"
 
 
 def outcomes(path: Path) -> dict[str, Outcome]:
-    """Mutation name -> outcome, from a file of JSON lines."""
+    """Read a file of results; return the outcomes by name of the mutation."""
     return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in read_rows(path)}
 
 
 def page(folder: Path) -> str:
-    """Markdown table with columns for every JSON Lines file in the folder, `before` first."""
+    """Return a Markdown table of mutations, with columns for every file of results in the folder, `before` first."""
     paths = sorted(folder.glob("*.jsonl"), key=lambda path: (path.stem != "before", path.stem))
     labels = {path.stem: outcomes(path) for path in paths}
     heads = " | ".join(f"{label}: caught by | s" for label in labels)
@@ -65,7 +65,7 @@ def _cells(outcome: Outcome | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the mutations of the command line; return the exit status, which is 1 if a mutation was not caught."""
+    """Run the mutations that the command line names; return the exit status, 1 if a mutation was not caught."""
     parser = Parser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--mode", choices=MODES, default="quick")

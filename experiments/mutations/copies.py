@@ -20,39 +20,42 @@ MODES = ("quick", "named", "whole")
 PASSED, FAILED, STOPPED = 0, 1, 2
 """Exit statuses of pytest: all tests passed, some failed, or the run stopped (by -x, or by a module that does not import)."""
 LONGEST = 3600.0
-"""Seconds after which a run of tests counts as hanging. A mutation that makes the tests hang counts as caught."""
+"""Seconds after which a run of tests counts as hanging, which counts as a caught mutation."""
 HANGS = "no test: the run hangs"
 STILL_APPLIES = "test_every_mutation_still_applies_once"
-"""A test that fails for every planted fault, because it looks for the original text."""
+"""Name of a test that is left out: it fails for every planted fault, because it looks for the original text."""
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of planting one mutation."""
+    """Result of planting one mutation: whether a test caught it, and which."""
 
     mutation: str
     kind: str
     module: str
-    """Path of the mutated file."""
+    """Path of the file that was changed."""
     caught: bool
     test: str
     """The first test that failed; empty if none did."""
     mode: str
-    """Tests that were run: `named` or `whole`."""
+    """Which tests were run last: those that the mutation names (`named`), or all (`whole`)."""
     seconds: float
     commit: str
 
 
 class Unsure(Exception):
-    """Raised if the failing test fails without the mutation too, so that it says nothing about the mutation."""
+    """Raised if the failing test also fails without the mutation, so that its failure says nothing about the mutation."""
 
 
 class Copy:
-    """A copy of the files that git tracks or would track, with a cache for Numba; deleted at the end unless `place` is given."""
+    """Copy of the files that git tracks or would track, with its own Numba cache; deleted at the end unless `place` is given."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`, below `place` if given, and reuse the Numba cache there; `jobs` processes run tests."""
+        """Copy the tree at `root`, below `place` if given, whose Numba cache is then used again.
+
+        `jobs` is the number of processes that run tests.
+        """
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
@@ -73,9 +76,9 @@ class Copy:
             self._scratch.cleanup()
 
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
-        """Plant a mutation, run tests until one fails, and restore the file.
+        """Plant a mutation, run tests until one fails, restore the file, and return the outcome.
 
-        RuntimeError if pytest itself fails, Unsure if the failing test fails without the mutation too.
+        Raise RuntimeError if pytest itself fails, and Unsure if the failing test also fails without the mutation.
         """
         path = mutation.place(self.root)
         file = self.root / path
@@ -96,7 +99,7 @@ class Copy:
         return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
 
     def _first_failure(self, tests: Iterable[str]) -> str:
-        """Name of the first failing test of the given files, or of all tests if none are given; empty if all pass."""
+        """Run the given test files, or all tests if none are given; return the first test that fails, empty if all pass."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
         options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # limit of a single test, which may wait for Numba
         options += ["--deselect", f"tests/experiments/test_mutations.py::{STILL_APPLIES}"]  # it fails for every changed text

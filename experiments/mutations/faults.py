@@ -14,26 +14,29 @@ from pathlib import Path
 
 SOURCES = ("gensor_gym", "agents", "experiments")
 OWN = ("mutations",)
-"""Packages that are never mutated, because they quote the texts of mutations."""
+"""Packages that are never mutated, because they quote the texts of the mutations."""
 KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "networks", "environments", "tensor cores", "kept")
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: the text `old`, which occurs once in the sources, is replaced by `new`."""
+    """A fault to plant: the text `old`, which occurs once in the sources, is replaced by `new`."""
 
     name: str
     kind: str
     """One of KINDS."""
     fault: str
-    """Description of the resulting fault."""
+    """Description of the fault in the program once it is planted."""
     old: str
     new: str
     tests: tuple[str, ...]
     """Stems of the test files expected to catch it (`stem::test` for a single test), the most likely first."""
 
     def place(self, root: Path) -> Path:
-        """Path, relative to `root`, of the file that contains the text; ValueError if the text does not occur exactly once."""
+        """Return the path, relative to `root`, of the file that contains the text `old`.
+
+        Raise ValueError if the text does not occur exactly once.
+        """
         found = [path for path in sources(root) for _ in range(path.read_text(encoding="utf-8").count(self.old))]
         if len(found) != 1:
             where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"
@@ -41,13 +44,16 @@ class Mutation:
         return found[0].relative_to(root)
 
     def files(self, root: Path) -> list[str]:
-        """Arguments of pytest that select the mutation's tests, relative to `root`; ValueError if a file is not unique."""
+        """Return the arguments that make pytest run the mutation's tests, relative to `root`.
+
+        Raise ValueError if not exactly one test file has a name.
+        """
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 
 
 def sources(root: Path) -> list[Path]:
-    """Paths of all modules that may be mutated."""
+    """Return the paths of all modules that may be mutated, below `root`."""
     paths = (path for package in SOURCES for path in sorted((root / package).rglob("*.py")))
     return [path for path in paths if path.relative_to(root).parts[1] not in OWN]
 

@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from typing import Any
 
 SECONDS = 600.0
-"""Time limit of the process."""
+"""Time limit of the new process in seconds."""
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of the first compilation in a new process and the median of later ones there, and the seconds of torch's exports.
+    """Compile a network in a new process, then `rounds` times more in that process; return the seconds.
 
-    RuntimeError with the process's error output if it fails.
+    The result has the seconds of the first compilation and the median of the later ones, and for both the part that torch's
+    export took. Raise RuntimeError with the process's error output if it fails.
     """
     asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
     line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]
@@ -38,7 +39,7 @@ def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Ma
 
 
 def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """(seconds, seconds in torch's export) of each compilation in this process, in order."""
+    """Compile a network 1 + `rounds` times in this process; return (seconds, seconds in torch's export) of each, in order."""
     import torch  # noqa: F401  (which a user's process has, too)
 
     import gensor_gym
@@ -55,7 +56,7 @@ def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[st
 
 @contextmanager
 def _timed_exports() -> Iterator[list[float]]:
-    """Record the seconds of each call of `torch.export.export` in the `with` block, including its imports."""
+    """Record the seconds of each call of `torch.export.export` within the `with` block, which gets the growing list."""
     import torch
 
     export, found = torch.export.export, list[float]()

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Attention(nn.Module):
-    """Self-attention that computes query, key and value by one linear layer, as BERT and GPT-2 do."""
+    """Self-attention module with one linear layer for query, key and value together, as in BERT and GPT-2."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Attention(nn.Module):
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Apply self-attention to x [batch, rows, width]; `seen` is a mask of visible rows, bool [batch, 1, 1, rows]."""
+        """Apply self-attention to tokens x [batch, rows, width]; `seen` masks the visible tokens, bool [batch, 1, 1, rows]."""
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         made = scaled_dot_product_attention(parts[0], parts[1], parts[2], seen, is_causal=self.causal)
@@ -28,7 +28,10 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer block with a GELU between two linear layers; it normalises before each part (GPT-2) or after it (BERT)."""
+    """Transformer block: self-attention, then two linear layers with a GELU between them, each part with a residual.
+
+    If `first`, it normalises before each part (GPT-2), otherwise after it (BERT).
+    """
 
     def __init__(self, width: int, heads: int, first: bool, causal: bool, approximate: str) -> None:
         super().__init__()
@@ -38,7 +41,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Apply the block to x [batch, rows, width]; `seen` is the mask of `Attention`."""
+        """Apply the block to tokens x [batch, rows, width]; `seen` is the mask of `Attention`."""
         one, other = self.norms
         if self.first:
             x = x + self.attention(one(x), seen)
@@ -49,25 +52,25 @@ class Block(nn.Module):
 
 
 def bert(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
-    """The encoder of BERT-base, applied to embedded tokens [batch, rows, width]."""
+    """Build the encoder of BERT-base, for embedded tokens [batch, rows, width]."""
     return nn.Sequential(*(Block(width, heads, first=False, causal=False, approximate="none") for _ in range(layers)))
 
 
 def gpt2(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:
-    """The blocks and last normalisation of GPT-2 (124 million parameters), applied to embedded tokens [batch, rows, width]."""
+    """Build the blocks and the last normalisation of GPT-2 (124 million parameters), for embedded tokens [batch, rows, width]."""
     blocks = (Block(width, heads, first=True, causal=True, approximate="tanh") for _ in range(layers))
     return nn.Sequential(*blocks, nn.LayerNorm(width))
 
 
 class Heads(nn.Module):
-    """oneDNN Graph Compiler's MHA: softmax(q k^T / sqrt(size) + mask) v, with the heads next to each other in each row."""
+    """Multi-head attention of oneDNN Graph Compiler: softmax(q k^T / sqrt(size) + mask) v, with all heads next to each other."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attention of q, k and v [batch, rows, hidden], with an additive mask [batch, 1, 1, rows]."""
+        """Apply attention to q, k and v [batch, rows, hidden] with an additive mask [batch, 1, 1, rows]."""
         batch, rows, hidden = q.shape
         q, k, v = (one.view(batch, rows, self.heads, hidden // self.heads).transpose(1, 2) for one in (q, k, v))
         scores = q @ k.transpose(2, 3) / (hidden // self.heads) ** 0.5 + mask
@@ -75,7 +78,7 @@ class Heads(nn.Module):
 
 
 def mlp(widths: Sequence[int]) -> nn.Module:
-    """MLP of oneDNN Graph Compiler: linear layers, each followed by a ReLU."""
+    """Build the MLP of oneDNN Graph Compiler: linear layers of these widths, each followed by a ReLU."""
     return nn.Sequential(*(layer for c, k in pairwise(widths) for layer in (nn.Linear(c, k), nn.ReLU())))
 
 
@@ -94,7 +97,10 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(width, width)
 
     def forward(self, ids: Tensor, segments: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(states [batch, rows, width], pooled first state [batch, width]); ids, segments and mask are [batch, rows]."""
+        """Return (states [batch, rows, width], pooled first state [batch, width]) of tokens; all inputs are [batch, rows].
+
+        `ids` are the tokens, `segments` the sentence that each belongs to, and `mask` is 0 for padding.
+        """
         places = torch.arange(ids.shape[1], device=ids.device)
         x = self.norm(self.words(ids) + self.segments(segments) + self.positions(places))
         seen = mask.to(torch.bool)[:, None, None]
@@ -115,7 +121,7 @@ class Gpt2(nn.Module):
         self.logits.weight = self.words.weight
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Logits [batch, rows, words] for ids [batch, rows]."""
+        """Return the logits [batch, rows, words] of the next token for token ids [batch, rows]."""
         x = self.words(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
@@ -124,17 +130,17 @@ class Gpt2(nn.Module):
 
 
 def bert_of_ids(layers: int = 12, width: int = 768, heads: int = 12, words: int = 30522, positions: int = 512) -> nn.Module:
-    """BERT-base, uncased (110 million parameters), with random weights."""
+    """Build BERT-base, uncased (110 million parameters), with random weights."""
     return _as_trained(Bert(layers, width, heads, words, positions))
 
 
 def gpt2_of_ids(layers: int = 12, width: int = 768, heads: int = 12, words: int = 50257, positions: int = 1024) -> nn.Module:
-    """The smallest GPT-2 (124 million parameters), with random weights."""
+    """Build the smallest GPT-2 (124 million parameters), with random weights."""
     return _as_trained(Gpt2(layers, width, heads, words, positions))
 
 
 def _as_trained(module: nn.Module) -> nn.Module:
-    """Initialise embeddings with standard deviation 0.02, as in both networks; torch's default of 1 would dominate the blocks."""
+    """Initialise embeddings with standard deviation 0.02, as both networks do; with torch's 1 they would dominate the blocks."""
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=0.02)

@@ -1,4 +1,4 @@
-"""Networks of images: ResNet (He et al., arXiv 1512.03385), MobileNetV2 (Sandler et al., arXiv 1801.04381), concatenations.
+"""Networks for images: ResNet (He et al., arXiv 1512.03385), MobileNetV2 (Sandler et al., arXiv 1801.04381), concatenations.
 
 The concatenations are Swin's patch merging (Liu et al., arXiv 2103.14030), and concatenated channels as in U-Net and DenseNet.
 """
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 
 def _convolution(c: int, k: int, size: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """A convolution that changes the image size only by its stride, and a batch normalisation."""
+    """Return a convolution that changes the image size only by its stride, and a batch normalisation."""
     return [nn.Conv2d(c, k, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(k)]
 
 
 class Residual(nn.Module):
-    """relu(body(x) + x), where a 1x1 convolution is applied to x if the shape changes."""
+    """Residual block relu(body(x) + x); if the shape changes, a 1x1 convolution is applied to x."""
 
     def __init__(self, c: int, k: int, stride: int, body: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -37,16 +37,16 @@ def _basic(c: int, width: int, stride: int) -> Residual:
 
 
 def _bottleneck(c: int, width: int, stride: int) -> Residual:
-    """Residual block of convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, as in torchvision (ResNet version 1.5)."""
+    """Build a bottleneck block: convolutions 1x1, 3x3, 1x1 with the stride in the 3x3, as in torchvision (ResNet version 1.5)."""
     first, middle = _convolution(c, width, 1), _convolution(width, width, 3, stride)
     body = [*first, nn.ReLU(), *middle, nn.ReLU(), *_convolution(width, 4 * width, 1)]
     return Residual(c, 4 * width, stride, body)
 
 
 def resnet(blocks: Sequence[int], deep: bool, first: int = 64) -> nn.Module:
-    """A ResNet for images [n, 3, 224, 224] with the given number of blocks in each stage; `deep` selects bottleneck blocks.
+    """Build a ResNet for images [n, 3, 224, 224]; `blocks` has the number of blocks in each stage.
 
-    The first convolution has `first` channels, and every stage twice as many as the stage before.
+    `deep` selects bottleneck blocks. The first convolution has `first` channels, and every stage twice as many as the one before.
     """
     layers: list[nn.Module] = [*_convolution(3, first, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     c = first
@@ -60,7 +60,7 @@ def resnet(blocks: Sequence[int], deep: bool, first: int = 64) -> nn.Module:
 
 
 class Inverted(nn.Module):
-    """An inverted residual: 1x1 to `expand` times the channels, depthwise 3x3, 1x1 without an activation."""
+    """Inverted residual block: 1x1 to `expand` times the channels, depthwise 3x3, 1x1 without an activation."""
 
     def __init__(self, c: int, k: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ _MOBILENET_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6,
 
 
 def mobilenet_v2(narrower: int = 1) -> nn.Module:
-    """MobileNetV2 of width 1 / `narrower`, for images [n, 3, 224, 224]."""
+    """Build MobileNetV2 of width 1 / `narrower`, for images [n, 3, 224, 224]."""
     c, last = 32 // narrower, 1280 // narrower
     layers: list[nn.Module] = [*_convolution(3, c, 3, 2), nn.ReLU6()]
     for expand, k, count, stride in _MOBILENET_V2:
@@ -93,7 +93,10 @@ def mobilenet_v2(narrower: int = 1) -> nn.Module:
 
 
 class Merging(nn.Module):
-    """Concatenate the channels of every 2x2 pixels; if `goes_on`, normalise them and project them to half as many channels."""
+    """Module that concatenates the channels of every 2x2 pixels of an image.
+
+    If `goes_on`, it then normalises them and projects them to half as many channels.
+    """
 
     def __init__(self, channels: int, goes_on: bool) -> None:
         super().__init__()
@@ -108,7 +111,7 @@ class Merging(nn.Module):
 
 
 class Channels(nn.Module):
-    """Concatenation of two images' channels."""
+    """Module that concatenates the channels of two images."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Concatenate x [n, c, h, w] and y [n, k, h, w] along the channels."""

@@ -1,4 +1,4 @@
-"""The benchmark networks by name, with the shapes of their inputs."""
+"""Benchmark networks by name, with the shapes of their inputs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gensor_gym.registry import near
 
 VIEWS = ("view", "reshape", "permute", "transpose", "expand", "slice", "unsqueeze", "squeeze", "flatten", "unflatten", "split",
          "chunk", "select", "alias", "detach", "contiguous", "dropout", "getitem", "t")  # fmt: skip
-"""Operations of an exported program for which eager torch launches no kernel."""
+"""Operations of an exported program for which eager torch launches no kernel, such as views."""
 _IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
 
 
 @dataclass(frozen=True)
 class Ids:
-    """An input of random int64 ids: `least` <= id < `below`."""
+    """Description of an input of random integer ids, int64: `least` <= id < `below`."""
 
     shape: tuple[int, ...]
     below: int
@@ -31,7 +31,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class Workload:
-    """Builder of a network and its inputs per element of the batch: shapes of float32 tensors, or `Ids`."""
+    """A benchmark network: its builder, and its inputs per sample, which are shapes of float32 tensors or `Ids`."""
 
     build: Callable[[], nn.Module]
     inputs: tuple[tuple[int, ...] | Ids, ...]
@@ -64,7 +64,7 @@ SUITE = {
     "channels_64_64": Workload(convolutional.Channels, ((64, 56, 56), (64, 56, 56))),
     "channels_96_32": Workload(convolutional.Channels, ((96, 56, 56), (32, 56, 56))),
 }
-"""Name -> workload. `bert` and `gpt2` are only the blocks; `bert_of_ids` and `gpt2_of_ids` are the whole networks.
+"""Benchmark networks by name. `bert` and `gpt2` are only the blocks; `bert_of_ids` and `gpt2_of_ids` are whole networks.
 
 The MLPs and MHAs are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1).
 """
@@ -74,10 +74,10 @@ _PATH = re.compile(r"((?:\w+\.)+)(\w+)(?:\(([\d, ]+)\))?")
 
 
 def workload_of(name: str) -> Workload:
-    """Workload of a network of SUITE, or of a function named by its path, such as `torchvision.models.swin_t(3, 224, 224)`.
+    """Return the network `name` of `SUITE`, or the one that a function builds, named like `torchvision.models.swin_t`.
 
-    The function takes no arguments; the numbers are the shape of its image, by default (3, 224, 224). ValueError for an unknown
-    name.
+    The function takes no arguments. The shape of its image may follow, as in `torchvision.models.swin_t(3, 224, 224)`, which is
+    the default. Raise ValueError for an unknown name.
     """
     if name in SUITE:
         return SUITE[name]
@@ -93,15 +93,15 @@ def workload_of(name: str) -> Workload:
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
-    """The network that `workload_of(name)` builds, in evaluation mode with random weights."""
+    """Build the network `name` of `workload_of` with random weights, in evaluation mode."""
     torch.manual_seed(seed)
     return as_used(workload_of(name).build())
 
 
 def as_used(module: nn.Module) -> nn.Module:
-    """The module in evaluation mode, with random running statistics.
+    """Put a module into evaluation mode, give its batch normalisations random statistics, and return it.
 
-    A new network's mean of 0 and variance of 1 would hide errors in folding them into weights.
+    A new module's mean of 0 and variance of 1 would hide errors in folding them into weights.
     """
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
@@ -111,19 +111,19 @@ def as_used(module: nn.Module) -> nn.Module:
 
 
 def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Random inputs of a network: normal for float32 tensors, uniform for ids."""
+    """Draw random inputs of the network `name`: normal for float32 tensors, uniform for ids."""
     return drawn(workload_of(name).inputs, batch, seed)
 
 
 def in_type(name: str, dtype: str, batch: int = 1, seed: int = 0) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """(network, its inputs), with weights and inputs of floats rounded to a data type such as `bfloat16`."""
+    """Return (network, its inputs), with weights and floating-point inputs rounded to a data type such as `bfloat16`."""
     kind: torch.dtype = getattr(torch, dtype)
     given = (one.to(kind) if one.is_floating_point() else one for one in inputs_of(name, batch, seed))
     return module_of(name, seed).to(kind), tuple(given)
 
 
 def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Random inputs of the given shapes and ids."""
+    """Draw random inputs of the given shapes and ids, with `batch` samples each."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(
         torch.randint(one.least, one.below, (batch, *one.shape), generator=generator)
@@ -134,7 +134,10 @@ def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0
 
 
 def operations(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
-    """Lower bound on the number of kernels that eager torch launches, from the operations of the module's exported program."""
+    """Return a lower bound on the number of kernels that eager torch launches for a module.
+
+    It counts the operations of the exported program, without those that launch no kernel.
+    """
     calls: list[Any] = [node.target for node in torch.export.export(module, inputs).graph.nodes if node.op == "call_function"]
     names = (str(getattr(target, "__name__", target)).split(".")[0].strip("_") for target in calls)
     return sum(name not in VIEWS for name in names)

@@ -1,1 +1,1 @@
-"""Comparisons with other systems, each in its own environment. No other part of the project needs them."""
+"""Comparisons with other compilers, each installed in its own environment. No other part of the project needs them."""

@@ -1,4 +1,4 @@
-"""One of our searches in a fresh process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
+"""One search of our compiler in a new process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
 
 The request has `operator`, `strategy`, `trials` and `seed`. The search uses neither a store of timings nor the cache of compiled
 kernels: every candidate is compiled and timed. The answer has the measured fields of a run (see `experiments.peers.tvm`).
@@ -17,7 +17,7 @@ WARM_UP = "gemm(m=16, n=16, k=16)"
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Search the requested operator and return the answer, after a warm-up search of one trial on a tiny operator."""
+    """Search the requested operator and return the answer; a search of one trial on a tiny operator warms up first."""
     from agents import get_strategy
     from agents.optimizer import run
     from experiments.benches.lines import empty_cache

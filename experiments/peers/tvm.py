@@ -40,14 +40,14 @@ from gensor_gym.operators.types import Operator
 
 WORKER = Path(__file__).with_name("tvm_worker.py")
 SETTINGS = 1
-"""Version of TVM's settings in tvm_worker.py. It is raised with each change of them, so that searches are repeated."""
+"""Version of TVM's settings in tvm_worker.py; it is raised with each change of them, so that searches are made again."""
 
 
 class Study:
-    """Checked settings of a comparison (conf/peers.yaml), with the operators and the hardware that they name."""
+    """Settings of the comparison with TVM (conf/peers.yaml), checked, with the operators and the hardware that they name."""
 
     def __init__(self, config: DictConfig) -> None:
-        """Resolve a configuration; ValueError names an invalid setting."""
+        """Read and check a configuration; raise ValueError that names an invalid setting."""
         plain: Any = OmegaConf.to_container(config, resolve=True)
         peers, self.hardware = plain["peers"], hardware.get("host")
         self.tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
@@ -66,35 +66,35 @@ class Study:
         self.device = get_backend("cpu", self.hardware).device(self.hardware)
 
     def ours(self, op: Operator, seed: int) -> Plan:
-        """Plan of our search on an operator."""
+        """Return the plan of our search on an operator."""
         version = f"{self.strategy}, code {code_digest()}"
         return Plan(OURS, str(op), self.our_trials, seed, self.hardware.units, self.device, version)
 
     def theirs(self, op: Operator, trials: int, seed: int) -> Plan:
-        """Plan of TVM's search on an operator."""
+        """Return the plan of TVM's search on an operator."""
         packages = requirements()
         version = f"{PACKAGE} {packages[PACKAGE]}, xgboost {packages['xgboost']}, settings {SETTINGS}"
         return Plan(TVM, str(op), trials, seed, self.hardware.units, self.device, version)
 
     def plans(self, op: Operator) -> list[Plan]:
-        """Plans of all searches on an operator."""
+        """Return the plans of all searches on an operator."""
         mine = [self.ours(op, seed) for seed in self.seeds]
         return mine + [self.theirs(op, trials, seed) for trials in self.trials for seed in self.seeds]
 
 
 def has_workload(op: Operator) -> bool:
-    """Whether tvm_worker.py can express the operator in TVM."""
+    """Return whether tvm_worker.py can express the operator in TVM."""
     plain = op.dtype == "float32" and not op.epilogue
     return plain and (op.name == "gemm" or (op.name == "conv2d" and dict(op.arguments).get("groups", 1) == 1))
 
 
 def compile_ours(study: Study) -> None:
-    """Run one trial that is not counted, so that Numba compiles and caches our code before the searches. Raises Stopped."""
+    """Run one trial that does not count, so that Numba compiles and caches our code before the searches; may raise Stopped."""
     search_ours(study, str(operators.resolve_one(WARM_UP)), 1, 0, study.folder / "compile")
 
 
 def search_ours(study: Study, operator: str, trials: int, seed: int, folder: Path) -> dict[str, Any]:
-    """The answer of one of our searches. Raises Stopped if it fails."""
+    """Search an operator with our compiler in a new process and return the answer; raise Stopped if it fails."""
     asked = {"operator": operator, "trials": trials, "seed": seed, "strategy": study.strategy}
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     start = [sys.executable, "-m", "experiments.peers.ours"]
@@ -102,7 +102,7 @@ def search_ours(study: Study, operator: str, trials: int, seed: int, folder: Pat
 
 
 def search_tvm(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> dict[str, Any]:
-    """The answer of one of TVM's searches. Raises Stopped if it fails."""
+    """Search an operator with TVM in a new process and return the answer; raise Stopped if it fails."""
     cores = len(os.sched_getaffinity(0))
     asked: dict[str, Any] = {"name": op.name, "arguments": dict(op.arguments), "trials": plan.trials, "seed": plan.seed}
     asked |= {"threads": plan.threads, "cores": cores, "folder": str(folder.absolute()), "lock": str(lock_path())}
@@ -112,7 +112,10 @@ def search_tvm(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment, fold
 def answer_of(
     start: list[str], asked: dict[str, Any], folder: Path, limit_s: float, variables: dict[str, str]
 ) -> dict[str, Any]:
-    """Write a request to the folder, run the program that answers it, and return its answer. Raises Stopped."""
+    """Write a request to the folder, run the program `start` that answers it, and return its answer.
+
+    Raise Stopped if the program fails or takes more than `limit_s` seconds.
+    """
     request, answer = ((folder / name).absolute() for name in ("request.json", "answer.json"))
     write_text(request, json.dumps(asked))
     run_process([*start, str(request), str(answer)], folder / "log.txt", limit_s, variables)
@@ -121,7 +124,7 @@ def answer_of(
 
 
 def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> list[str]:
-    """Run the missing searches; return the errors, each with the name of its run."""
+    """Run the searches that have no result yet; return the errors, each with the name of its search."""
     wrong: list[str] = []
     todo = [(op, plan) for op in study.tasks for plan in study.plans(op) if runs.get(plan) is None]
     if any(plan.system == OURS for _, plan in todo):
@@ -142,7 +145,7 @@ def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) ->
 
 
 def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
-    """Run one search in a fresh process, after removing files of an interrupted one. Raises Stopped if it fails."""
+    """Run one search in a new process, after removing the files of an interrupted one; raise Stopped if it fails."""
     folder = study.folder / plan.system / plan.key
     shutil.rmtree(folder, ignore_errors=True)
     if plan.system == OURS:
@@ -156,7 +159,7 @@ def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
 
 
 def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> dict[str, Comparison]:
-    """Time the winners of each operator together; return the comparisons by operator."""
+    """Time the best kernels of all searches on an operator together, for each operator; return the samples by operator."""
     backend = get_backend("cpu", study.hardware)
     retimer = Retimer(backend, study.hardware, study.rounds, study.folder / "comparisons")
     found = {}
@@ -173,7 +176,7 @@ def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Consol
 
 
 def compare(study: Study, console: Console) -> list[str]:
-    """Run missing searches, time the winners, and write the page and the lines of results; return the errors."""
+    """Run the missing searches, time their best kernels together, write the page and the lines of results; return the errors."""
     compilers()
     with console.status(f"making the environment of TVM in {study.environment}"):
         tvm = environment(study.environment, arguments=study.pip)
@@ -200,7 +203,7 @@ def compare(study: Study, console: Console) -> list[str]:
 
 @configured("peers")
 def run(config: DictConfig) -> None:
-    """Run the comparison of a configuration. Exit code 1 if a search failed, 2 if nothing could run."""
+    """Run the comparison of a configuration and exit: code 1 if a search failed, 2 if nothing could run."""
     console = Console()
     begin = time.perf_counter()
     with refusals(Stopped):

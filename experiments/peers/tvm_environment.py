@@ -21,37 +21,37 @@ from gensor_gym.operators.types import Operator
 
 REQUIREMENTS = Path(__file__).with_name("tvm_requirements.txt")
 MADE = "made.txt"
-"""File that marks a complete environment, with the digest of the requirements it was created from."""
+"""File that marks a complete environment; it has the digest of the requirements from which that was created."""
 PACKAGE = "apache-tvm"
 LIBRARIES = ("tvm_ffi/lib/libtvm_ffi.so", "tvm/lib/libtvm_runtime.so")
-"""Libraries that a TVM module needs, in the order of loading."""
+"""Libraries that a TVM module needs, in the order in which they are loaded."""
 
 
 @dataclass(frozen=True)
 class TvmEnvironment:
-    """Paths of a complete environment."""
+    """Paths of TVM's virtual environment: its Python and the libraries that its modules need."""
 
     python: Path
     libraries: tuple[Path, ...]
 
     def variables(self, threads: int, cores: int) -> dict[str, str]:
-        """Environment variables of TVM's processes, with threads for kernels and cores for the search itself.
+        """Return the environment variables of TVM's processes: `threads` for its kernels and `cores` for the search itself.
 
-        Safe paths are on, since a folder of this repository contains a module called tvm.
+        PYTHONSAFEPATH is set, since a folder of this repository contains a module called tvm.
         """
         mine = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(cores), "PYTHONSAFEPATH": "1"}
         return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | mine
 
 
 def requirements() -> dict[str, str]:
-    """Package name -> required version."""
+    """Return the required version of each package of TVM's environment."""
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("==") for line in lines if line.strip() and not line.startswith("#"))
     return {name: version for name, _, version in pairs}
 
 
 def existing(folder: Path) -> TvmEnvironment | None:
-    """The environment in the folder; None unless it is complete and has the required versions."""
+    """Return TVM's environment in the folder; None unless it is complete and has the required versions."""
     marker = folder / MADE
     if not marker.exists() or marker.read_text(encoding="utf-8").strip() != _digest():
         return None
@@ -61,9 +61,9 @@ def existing(folder: Path) -> TvmEnvironment | None:
 
 
 def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] = ()) -> TvmEnvironment:
-    """The environment in the folder, created if missing; `arguments` are extra arguments of `pip install`.
+    """Return TVM's environment in the folder, which is created if missing; `arguments` are further ones of `pip install`.
 
-    ValueError, with the last output of the failed step, if a step fails or takes more than `limit_s` seconds.
+    Raise ValueError, with the last output of the failed step, if a step fails or takes more than `limit_s` seconds.
     """
     if (found := existing(folder)) is not None:
         return found
@@ -90,7 +90,7 @@ def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] 
 
 
 def compilers() -> None:
-    """Check that a C++ compiler, with which TVM links candidates, is installed; ValueError if not."""
+    """Check that a C++ compiler is installed, with which TVM links candidates; raise ValueError if not."""
     if not any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++")))):
         raise ValueError("TVM links what it builds with a C++ compiler: install g++ or clang++, or name one in $CXX")
 
@@ -103,14 +103,14 @@ def _digest() -> str:
 
 ENTRY = "gg_tvm"
 FUNCTION = "main"
-"""Name of the function in TVM's module."""
+"""Name of the kernel's function in TVM's module."""
 
 
 def tvm_kernel(op: Operator, module: Path, libraries: Sequence[Path]) -> Kernel:
-    """Kernel whose entry calls TVM's function through its C interface (`tvm_call.c`), with TVM's own thread pool.
+    """Return a kernel whose entry calls a function that TVM exported, through its C interface, with TVM's own thread pool.
 
-    `libraries` are loaded before the module in their order, libtvm_ffi first. The digest covers the module's content. ValueError
-    for data types other than float32 and for a missing file.
+    `module` is the exported file. `libraries` are loaded before it in their order, libtvm_ffi first. The digest covers the
+    module's content. Raise ValueError for data types other than float32 and for a missing file.
     """
     tensors = (*op.inputs, op.output)
     if other := {tensor.dtype for tensor in tensors} - {"float32"}:
@@ -134,7 +134,7 @@ def tvm_kernel(op: Operator, module: Path, libraries: Sequence[Path]) -> Kernel:
 
 
 def _sizes(number: int, shape: tuple[int, ...]) -> str:
-    """C definitions of the arrays of a tensor's extents and strides."""
+    """Return C definitions of arrays with the extents and the strides of tensor number `number`."""
     strides = list(itertools.accumulate(reversed(shape[1:]), operator.mul, initial=1))[::-1]
     return "\n".join(
         f"static int64_t {name}{number}[] = {{{', '.join(map(str, values))}}};"

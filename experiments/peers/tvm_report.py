@@ -1,4 +1,4 @@
-"""Report on our system compared with TVM: pairs of searches with one seed, whose kernels were timed in the same rounds."""
+"""Report on our compiler and TVM, by pairs of searches with one seed, whose kernels were timed in the same rounds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
 FASTEST, SHARE = 1.0, 0.2
-"""Aims: the largest acceptable ratios of our kernel time and of our tuning time to TVM's."""
+"""Aims: largest ratios of our kernel time and of our tuning time to TVM's."""
 HEAD = ("operator", "seed", "ours", "TVM", "ours / TVM", "verdict", "tuning ours", "tuning TVM", "ours / TVM, tuning")
 
 
 def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Comparison]) -> dict[str, Any]:
-    """Summary with rows by pair (our run, TVM's) and means by TVM's number of trials. Ratios are ours / TVM's: below 1 we win."""
+    """Summarise pairs of searches (ours, TVM's): a row for each pair, and means for each of TVM's numbers of trials.
+
+    Ratios are ours / TVM's: below 1 ours is better. `comparisons` has the samples of the common rounds by operator.
+    """
     rows = [_row(ours, theirs, comparisons[ours.plan.operator]) for ours, theirs in pairs]
     trials = list(dict.fromkeys(row["tvm_trials"] for row in rows))
     return {
@@ -38,7 +41,7 @@ def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Compariso
 
 
 def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
-    """Row of a pair; times are None if a winner could not be timed."""
+    """Return the row of one pair; times are None if a kernel could not be timed."""
     row: dict[str, Any] = {
         "operator": ours.plan.operator, "part": part_of(resolve_one(ours.plan.operator)), "seed": ours.plan.seed,
         "our_trials": ours.plan.trials, "tvm_trials": theirs.plan.trials, "ours": None, "tvm": None, "time_ratio": None,
@@ -58,7 +61,10 @@ def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
 
 
 def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means over tasks and seeds, and whether each aim is reached; values of times are None if no pair was timed."""
+    """Return geometric means over tasks and seeds for one number of TVM's trials, and whether each aim is reached.
+
+    Values that need kernel times are None if no pair was timed.
+    """
     timed = [row for row in rows if row["time_ratio"]]
     times = [row["time_ratio"]["median"] for row in timed]
     value: dict[str, Any] = {
@@ -75,7 +81,10 @@ def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of a geometric mean, drawing tasks, then seeds; None unless every task has the same seeds."""
+    """Return the 95 % bootstrap interval of the geometric mean of `values`, drawing tasks, then seeds.
+
+    It is None unless there are several tasks, all with equally many seeds.
+    """
     tasks = list(dict.fromkeys(row["operator"] for row in rows))
     logs = [[math.log(v) for row, v in zip(rows, values, strict=True) if row["operator"] == task] for task in tasks]
     if len(tasks) < 2 or len({len(of) for of in logs}) != 1:
@@ -87,7 +96,7 @@ def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, f
 def lines(
     about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
 ) -> list[dict[str, Any]]:
-    """Lines of the results file: circumstances, runs, raw samples, pairs and means."""
+    """Return the lines of the results file: facts about the run, searches, raw samples, pairs and means."""
     distinct = {run.plan.key: run for run in runs}.values()
     return [
         {"kind": "study", "stamp": "system comparison", **about},
@@ -99,7 +108,7 @@ def lines(
 
 
 def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str]) -> str:
-    """Markdown text of the results page."""
+    """Return the results page as Markdown text."""
     versions = about["versions"]
     page = [
         "# Our search and TVM's MetaSchedule", "",
@@ -161,7 +170,7 @@ def _ratio(value: float | None, ends: tuple[float, float] | None) -> Cell:
 
 
 def means(summary: dict[str, Any]) -> Sheet:
-    """Table of the geometric means, a row for each of TVM's numbers of trials."""
+    """Return the table of the geometric means, with a row for each of TVM's numbers of trials."""
     return Sheet.of("ours over TVM", MEANS, map(_mean_cells, summary["means"]))
 
 

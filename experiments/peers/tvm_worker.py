@@ -25,11 +25,11 @@ from typing import Any
 BEGIN = time.perf_counter()
 BUILD_SECONDS = 120.0
 FAILED_SECONDS = 1e9
-"""Times of at least this value mean a failure: MetaSchedule records 1e10 s for a failed candidate."""
+"""Seconds from which on a time means a failure: MetaSchedule records 1e10 s for a failed candidate."""
 
 
 def few_intrinsics() -> None:
-    """Make `import tvm.s_tir.tensor_intrin` register only the intrinsics of x86."""
+    """Make `import tvm.s_tir.tensor_intrin` register only the intrinsics of x86, which takes seconds less."""
     import importlib
     import importlib.util
     import sys
@@ -48,7 +48,10 @@ def few_intrinsics() -> None:
 
 
 def workload(name: str, arguments: dict[str, Any]) -> Any:
-    """The operator as a TensorIR function in float32: inputs in our order, then the output; row-major, NCHW and OIHW."""
+    """Return an operator as a TensorIR function in float32, with inputs in our order, then the output.
+
+    Arrays are row-major, images NCHW and weights OIHW. Raise ValueError for an operator that is not supported.
+    """
     from tvm import te, topi
 
     if name == "gemm":
@@ -79,7 +82,7 @@ def held(path: str, waited: list[float]) -> Iterator[None]:
 
 
 def locked_runner(lock: str, waited: list[float]) -> Any:
-    """TVM's local runner, which holds the machine's timing lock while it times a batch."""
+    """Return TVM's local runner, changed so that it holds the machine's timing lock while it times a batch."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.runner import LocalRunner, PyRunner
 
@@ -95,7 +98,7 @@ def locked_runner(lock: str, waited: list[float]) -> Any:
 
 
 def target_of(threads: int) -> Any:
-    """LLVM target of this processor."""
+    """Return TVM's LLVM target for this processor and a number of threads."""
     from tvm.target import Target
     from tvm.target.codegen import llvm_get_system_cpu
 
@@ -103,7 +106,7 @@ def target_of(threads: int) -> Any:
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Tune the operator, save the best module as a shared library in the request's folder, and return the answer."""
+    """Tune the requested operator, save the best kernel as a shared library in the request's folder, and return the answer."""
     few_intrinsics()
     import tvm
     from tvm.s_tir import meta_schedule as ms
@@ -142,7 +145,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(record: Any) -> float:
-    """Mean seconds of a record, by which MetaSchedule ranks it; FAILED_SECONDS without samples."""
+    """Return the mean seconds of a tuning record, by which MetaSchedule ranks it; `FAILED_SECONDS` if it has no samples."""
     runs = [float(seconds) for seconds in record.run_secs or ()]
     return sum(runs) / len(runs) if runs else FAILED_SECONDS
 

@@ -1,4 +1,4 @@
-"""A self-contained HTML page: text, tables, embedded figures, and plots with their scripts.
+"""HTML page of results in one file: text, tables, embedded pictures, and plots with their scripts.
 
 All content from files is escaped. The page's policy (`Content-Security-Policy`) allows only its own scripts, by their digests,
 and loads nothing.
@@ -34,7 +34,7 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 
 
 class Page:
-    """A page that collects sections; `text` renders it."""
+    """HTML page under construction: sections are added, and `text` renders it."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -42,7 +42,7 @@ class Page:
         self._scripts: list[str] = []
 
     def add(self, title: str, body: str, source: str = "") -> None:
-        """Add a section with an HTML body; `source` names its origin."""
+        """Add a section whose body is HTML; `source` says where its content comes from."""
         note = f'<p class="source">{html.escape(source)}</p>' if source else ""
         self._sections.append((title, note + body))
 
@@ -53,7 +53,7 @@ class Page:
         return f'<div class="plot">{place}</div>'
 
     def text(self) -> str:
-        """HTML of the whole page."""
+        """Return the HTML of the whole page."""
         name = html.escape(self.title)
         links = "".join(f'<a href="#s{i}">{html.escape(title)}</a>' for i, (title, _) in enumerate(self._sections))
         parts = "".join(
@@ -71,7 +71,7 @@ class Page:
         )
 
     def _plotting(self) -> list[str]:
-        """Scripts of the plots: Bokeh's library, a script for each plot, and the colours; empty without plots."""
+        """Return the scripts of the plots: Bokeh's library, a script for each plot, and the colours; none without plots."""
         if not self._scripts:
             return []
         library = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
@@ -90,7 +90,7 @@ def _policy(scripts: Iterable[str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Given]]) -> str:
-    """HTML of a table of texts. Cells with numbers are sorted by their first number."""
+    """Return the HTML of a table of texts and cells; a column of cells with numbers can be sorted by their first number."""
     titles = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(map(_data, row))}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -103,7 +103,10 @@ def _data(given: Given) -> str:
 
 
 def image(path: Path, words: str = "") -> str:
-    """HTML of an embedded picture, with its dark variant if the file exists; ValueError if the format is not in KINDS."""
+    """Return the HTML of a picture with its data, in its version for a dark page too if that exists.
+
+    `words` is the alternative text. Raise ValueError if the file's format is not in `KINDS`.
+    """
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
     shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'
@@ -117,7 +120,10 @@ def _data_of(path: Path) -> str:
 
 
 def from_markdown(text: str, folder: Path) -> tuple[str, str]:
-    """(title, HTML) of a Markdown text. Pictures, relative to `folder`, are embedded; a missing picture is named in the text."""
+    """Turn a Markdown page into (title, HTML); its pictures, relative to `folder`, are embedded.
+
+    A picture whose file is missing is named in the text instead.
+    """
     title, _, rest = text.partition("\n")
     if not title.startswith("# "):
         title, rest = "", text
@@ -137,15 +143,15 @@ def from_markdown(text: str, folder: Path) -> tuple[str, str]:
 # Interactive plots with Bokeh, whose script adds 1.3 MB to a page and needs no network.
 
 Item = tuple[str, list[Any]]
-"""(text, renderers) of a legend's entry."""
+"""Entry of a legend: (text, renderers of the plot that belong to it)."""
 DASHES = ("solid", "dashed", "dotted")
 LABEL = 22
-"""Most characters per line of a label next to an axis."""
+"""Largest number of characters per line of a label next to an axis."""
 TOOLS = "pan,box_zoom,reset"
 
 
 def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
-    """Plot of mean return against steps, a line for each configuration; with several seeds, a 95 % interval of the mean."""
+    """Plot mean return over steps of training: a line for each configuration, with a 95 % interval if it has several seeds."""
     plot = _figure("steps of the environment", "mean return of an episode", 340)
     items: list[Item] = []
     for number, (label, runs) in enumerate(groups.items()):
@@ -169,7 +175,7 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
 
 
 def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Sequence[int], what: str) -> figure:
-    """Plot of regret in percent against the number of trials or evaluations, a line for each strategy."""
+    """Plot regret in percent over the number of trials or evaluations: a line for each strategy. `what` names the x axis."""
     plot = _figure(what, "regret, %", 340, x_axis_type="log")
     plot.xaxis.ticker = list(counts)
     plot.xaxis.major_label_overrides = {count: f"{count:,}" for count in counts}
@@ -186,7 +192,7 @@ def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Seq
 
 
 def times(rows: Sequence[Mapping[str, Any]]) -> figure:
-    """Plot of times relative to the best time of the same task: a point with its interval for each search.
+    """Plot times relative to the best time of the same task: a point with its interval for each search.
 
     A row has task, strategy, seed, run, `gap` {"median", "low", "high"} (1 for the best), `time` and `over_torch` as text.
     """
@@ -215,12 +221,12 @@ def times(rows: Sequence[Mapping[str, Any]]) -> figure:
 
 
 def _cut(text: str, most: int) -> str:
-    """The text cut to `most` characters, to fit a small screen; the tooltip shows the whole text."""
+    """Cut a text to `most` characters, so that it fits a small screen; the tooltip has the whole text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _places(tasks: Sequence[str]) -> dict[str, str]:
-    """Distinct axis labels of tasks. If two labels are equal, the later one gets a number."""
+    """Return a distinct axis label for each task; if two labels would be equal, the later one gets a number."""
     found: dict[str, str] = {}
     for number, task in enumerate(tasks, 1):
         label = _lines(task)
@@ -229,13 +235,16 @@ def _places(tasks: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(task: str) -> str:
-    """An operator's text on at most three lines."""
+    """Break an operator's text into at most three lines."""
     first, *others = (_cut(line, LABEL) for line in words(style.plain(task), LABEL))
     return "\n".join([first, *others[:1], *(["…"] if len(others) > 1 else [])])
 
 
 def _figure(x: str, y: str, height: int, **more: Any) -> figure:
-    """An empty figure as wide as the page, with a transparent background; static/colours.js sets its line and text colours."""
+    """Return an empty plot as wide as the page, with a transparent background.
+
+    static/colours.js sets the colours of its lines and text.
+    """
     plot = figure(
         sizing_mode="stretch_width", height=height, tools=TOOLS, toolbar_location="above", x_axis_label=x, y_axis_label=y,
         background_fill_color=None, border_fill_color=None, outline_line_color=None, **more,

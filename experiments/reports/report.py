@@ -31,11 +31,11 @@ from gensor_gym.foreign import read_json
 
 HEAD = ("configuration", "seeds", "steps", "last return", "training", "evaluation on validation")
 MOST = 60
-"""Most tasks in one plot."""
+"""Largest number of tasks in one plot."""
 
 
 def learning(page: Page, folders: Sequence[Path]) -> str:
-    """HTML with a plot and a table of training runs for each hardware model and each recorded kernel."""
+    """Return the HTML about training runs: a plot and a table for each hardware model and each recorded kernel."""
     runs = [curves.read_run(folder) for folder in folders]
     parts = []
     for place in sorted({_place(run) for run in runs}):
@@ -45,14 +45,14 @@ def learning(page: Page, folders: Sequence[Path]) -> str:
 
 
 def _place(run: curves.Run) -> str:
-    """The hardware model that a run was trained on, or the kernel whose recordings it was trained on."""
+    """Return what a run was trained on, in words: a hardware model, or the recordings of a kernel."""
     if "kernel" in run.card:
         return f"recordings of {run.card['kernel']}"
     return str(run.card.get("config", {}).get("env", {}).get("hardware", "hardware not stated"))
 
 
 def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
-    """HTML with plots and a table of all searches of all comparisons; ValueError names an invalid summary."""
+    """Return the HTML about comparisons: plots, and a table of all their searches; ValueError names an invalid summary."""
     lines: list[list[Given]] = []
     points: list[dict[str, Any]] = []
     for folder, summary in found.items():
@@ -82,7 +82,10 @@ def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> 
 
 
 def study(page: Page, summary: Mapping[str, Any]) -> str:
-    """HTML with a plot and a table of a study's regrets by trials or evaluations; ValueError if the summary is malformed."""
+    """Return the HTML about a study: a plot and a table of regrets by trials or evaluations.
+
+    Raise ValueError if the summary is not one of a study.
+    """
     try:
         what = "evaluations" if "evaluations" in summary else "trials"
         counts = [int(count) for count in summary["checkpoints"]]
@@ -111,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def make_page(folders: list[Path], title: str) -> Page:
-    """The page of all results below the folders; ValueError names a missing or invalid file."""
+    """Make the page of all results below the folders; raise ValueError that names a missing or invalid file."""
     found, page = gather(folders), Page(title)
     if found.trained:
         page.add("Learning curves", learning(page, found.trained))
@@ -138,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Results found: folders of training runs, summaries of comparisons and studies by folder, and paths of Markdown pages."""
+    """Results that were found: folders of training runs, summaries of comparisons and studies by folder, Markdown pages."""
 
     trained: tuple[Path, ...]
     comparisons: dict[Path, dict[str, Any]]
@@ -147,7 +150,10 @@ class Gathered:
 
 
 def gather(folders: Sequence[Path]) -> Gathered:
-    """Find all results, sorted by path. ValueError if a folder is missing, a summary is unreadable, or nothing is found."""
+    """Find all results below the folders, sorted by path.
+
+    Raise ValueError if a folder is missing, a summary cannot be read, or nothing is found.
+    """
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")
@@ -164,7 +170,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
 
 
 def walk(folder: Path) -> list[Path]:
-    """Paths of the files below a folder that may be results; links to folders are not followed."""
+    """Return the paths of files below a folder that may be results; links to folders are not followed."""
     found = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():

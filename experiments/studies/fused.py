@@ -1,4 +1,4 @@
-"""Searches of fused operators with the model: `python -m experiments fused_study` (conf/fused_study.yaml).
+"""Study of searches of fused operators on the model: `python -m experiments fused_study` (conf/fused_study.yaml).
 
 A shipped policy is compared with strategies, on new shapes of operators that the policy knows and on a new class. A search ends
 when its processor time and the largest number of evaluations are both spent. Every space is small enough to be tabulated, so each
@@ -45,7 +45,7 @@ from gensor_gym.measure.stats.intervals import LEVEL
 
 @dataclass(frozen=True)
 class Search:
-    """A registered strategy on one task with a seed."""
+    """One search: a registered strategy on one fused operator and machine with a seed."""
 
     strategy: str
     parameters: Mapping[str, Any]
@@ -55,25 +55,25 @@ class Search:
     seed: int
     seconds: float
     evaluations: int = 0
-    """Evaluations of the model in the budget. The search ends when both these and `seconds` of processor time are spent."""
+    """Number of evaluations of the model to spend; the search ends when these and `seconds` of processor time are spent."""
     policy: str = ""
-    """Digest of the weights of the policy in `parameters["checkpoint"]`."""
+    """Digest of the weights of the policy in the folder `parameters["checkpoint"]`."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """All inputs that determine the outcome."""
+        """All inputs that determine the search's result."""
         (found,) = fused_fingerprints(fused_operators(self.operator), self.hardware, self.space).values()
         apart = {name: value for name, value in self.parameters.items() if name != "checkpoint"}
         return {**asdict(self), "parameters": apart, "fingerprint": found}
 
     @property
     def key(self) -> str:
-        """Hash of the configuration, sixteen digits."""
+        """Hash of all inputs that determine the search's result, sixteen hexadecimal digits."""
         return short_hash(self.config)
 
 
 class ModelSession:
-    """A session for strategies that search by trials. The model answers each trial, and a repeated schedule costs nothing."""
+    """Session for strategies that search by trials: the model answers each trial, and a repeated schedule costs nothing."""
 
     def __init__(self, graph: GirGraph) -> None:
         self.graph = graph
@@ -82,11 +82,11 @@ class ModelSession:
 
     @property
     def trials(self) -> int:
-        """Number of different schedules evaluated."""
+        """Number of different schedules that were evaluated."""
         return len(self._known)
 
     def measure(self, schedules: Sequence[GirSchedule]) -> list[Any]:
-        """The model's answers for the schedules, in order."""
+        """Return the model's answers for the schedules, in order."""
         for schedule in schedules:
             if schedule not in self._known:
                 found = self._known[schedule] = SimpleNamespace(seconds=self.graph.latency(schedule))
@@ -96,7 +96,7 @@ class ModelSession:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """Run a search and return its row. Policies are loaded before the clock starts."""
+    """Run a search and return its row; a policy is loaded before the clock starts."""
     strategy: Any = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
     (operator,) = fused_operators(search.operator)
     graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.evaluations, search.seconds)
@@ -115,7 +115,10 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
-    """Search until BudgetSpent. A construction that ends earlier is restarted as long as restarts evaluate new programs."""
+    """Search until the graph raises BudgetSpent.
+
+    A construction that ends earlier is restarted as long as restarts evaluate new programs.
+    """
     if isinstance(strategy, Constructs):
         before = -1
         while graph.evaluations > before:
@@ -134,14 +137,14 @@ LEAST = 0.05
 
 @dataclass(frozen=True)
 class Part(Curves):
-    """One part of the study: its tasks, curves relative to the optima, and the processor seconds that each optimum took."""
+    """Results on one list of operators: curves relative to the optima, and the processor seconds that each optimum took."""
 
     tasks: list[str]
     certain_s: list[float]
 
 
 class FusedStudy(Study[Plan, dict[str, Part]]):
-    """The study of strategies on fused operators; its results are by part."""
+    """Study of strategies and policies on fused operators; its results are by list of operators."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve conf/fused_study.yaml; ValueError names an invalid setting."""
@@ -161,7 +164,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
         self.hardware, self.space = machines.get(plain["env"]["hardware"]), plain["env"]["space"]
 
     def run(self, console: Console) -> dict[str, Part]:
-        """Find the optima, run the missing searches, and return the results by part."""
+        """Find the optima, run the missing searches, and return the results by list of operators."""
         return {part: self._part(part, console) for part in self.plan.config["parts"]}
 
     def _part(self, part: str, console: Console) -> Part:
@@ -185,12 +188,12 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
         return Part(lines, np.array(optima), np.array(start), texts, certain)
 
     def _folders(self) -> dict[str, Path]:
-        """Folders of the policies, by strategy."""
+        """Return the folders of the policies by name of the strategy that uses them."""
         graph = GirGraph(fused_operators(self.plan.config["parts"][0])[0], self.hardware, self.space)
         return {name: located(str(one.folder(graph))) for name, one in self.built.items() if hasattr(one, "folder")}
 
     def summarise(self, found: dict[str, Part]) -> dict[str, Any]:
-        """Summary with mean regrets and their intervals, by part and strategy."""
+        """Return mean regrets with intervals for each list of operators and each strategy, and facts about the study."""
         plan, config = self.plan, self.plan.config
         certain = [seconds for part in found.values() for seconds in part.certain_s]
         rows = [line for part in found.values() for line in all_lines(part.lines)]
@@ -224,7 +227,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
         }  # fmt: skip
 
     def draw(self, found: dict[str, Part], summary: dict[str, Any]) -> list[str]:
-        """Draw regret over evaluations and over seconds, a figure for each part; return the file names."""
+        """Draw regret over evaluations and over seconds, a figure for each list of operators; return the file names."""
         parts = {
             EVALUATIONS: ("evaluations of the model", 4 * max(summary["evaluations"])),
             SECONDS: ("processor time in seconds", self.plan.config["budget_s"]),
@@ -244,7 +247,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         least, most = (seconds_text(value) for value in summary["certain_s"])
         lines = [
             "# Searches of fused operators by the model", "",
@@ -267,7 +270,7 @@ class FusedStudy(Study[Plan, dict[str, Part]]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Table of mean regrets by evaluations, for each part."""
+        """Return the table of mean regrets by number of evaluations, for each list of operators and strategy."""
         head = ("part", "search", *after(evaluations=summary["evaluations"]))
         values = {(part, name): of["evaluations"] for part, found in summary["parts"].items() for name, of in found.items()}
         return interval_sheet("mean regret by the model", head, values)

@@ -1,4 +1,4 @@
-"""Policies that observe the machine, tested on held-out machines: `python -m experiments machines` (conf/machines.yaml).
+"""Study of policies that observe the machine, on held-out machines: `python -m experiments machines` (conf/machines.yaml).
 
 The policies train on random machines near known machines (`gensor_gym.hardware.drawn`), each operator on a machine of its own.
 The test machines are real machines, and no policy trained near them. All searches get equal processor time. The model gives all
@@ -45,7 +45,7 @@ from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import LEVEL
 
 TRACK = "unseen_operators"
-"""Track of suite v1 that supplies the tested operators."""
+"""Track (list of tasks) of suite v1 that supplies the test operators."""
 UNITS = {"seconds": SECONDS, "evaluations": EVALUATIONS}
 Task = tuple[str, str]
 """(operator, machine)."""
@@ -53,13 +53,13 @@ Task = tuple[str, str]
 
 @dataclass(frozen=True)
 class Found(Curves):
-    """Curves of all searches relative to the best known programs, and the trained policies."""
+    """Curves of all searches, relative to the best known programs, and the trained policies by name."""
 
     policies: dict[str, list[Trained]]
 
 
 class Machines(Study[Plan, Found]):
-    """The study of policies and searches on held-out machines."""
+    """Study of policies and searches on machines that no policy was trained near."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve conf/machines.yaml; ValueError names an invalid setting."""
@@ -87,7 +87,7 @@ class Machines(Study[Plan, Found]):
                 raise ValueError(f"policies.{name} is trained near {both}, which are held out")
 
     def near(self, name: str) -> list[str]:
-        """Machines near which a policy trains, or the only machine on which it trains."""
+        """Return the machines near which a policy trains, or the only machine on which it trains."""
         policy = self.plan.config["policies"][name]
         return list(policy["train"].get("+agent.machines", [policy["hardware"]]))
 
@@ -102,7 +102,7 @@ class Machines(Study[Plan, Found]):
         }
 
         def make(name: str, task: Task, seed: int) -> Search:
-            """A search that ends when both the largest time and the largest number of evaluations are spent."""
+            """Return one search, which ends when both the largest time and the largest number of evaluations are spent."""
             spent = max(config["evaluations"]), max(config["seconds"])
             where = *task, config["space"], seed, *spent
             if name in self.strategies:
@@ -117,7 +117,7 @@ class Machines(Study[Plan, Found]):
         return Found(lines, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]), policies)
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Summary: interquartile means with intervals, over all tasks and by machine, and differences from each policy."""
+        """Return interquartile means with intervals, over all tasks and by machine, and differences from each policy."""
         plan, config = self.plan, self.plan.config
         values = {unit: {name: found.regrets(name, config[unit], UNITS[unit]) for name in found.lines} for unit in UNITS}
         groups = {machine: np.array([task[1] == machine for task in self.tasks]) for machine in self.machines}
@@ -160,7 +160,7 @@ class Machines(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         head = ("search", *after(summary["seconds"], summary["evaluations"]))
         lines = [
             "# Policies on machines they have not seen", "",
@@ -188,13 +188,13 @@ class Machines(Study[Plan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Table of regrets by seconds over all machines."""
+        """Return the table of regrets by seconds over all machines."""
         head = ("search", *after(summary["seconds"]))
         return interval_sheet("IQM regret on machines held out", head, summary["scores"]["all"]["seconds"])
 
 
 def _both(values: dict[str, Any]) -> dict[str, Any]:
-    """Values by seconds followed by values by evaluations, for every name."""
+    """Put together, for every name, the values by seconds and then the values by evaluations."""
     return {name: (*of, *values["evaluations"][name]) for name, of in values["seconds"].items()}
 
 

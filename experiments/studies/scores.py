@@ -1,4 +1,4 @@
-"""Scores of studies over tasks and seeds: best latencies along curves, and statistics with their intervals."""
+"""Scores that studies share: best latencies along curves, statistics with intervals, and their tables and figures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from experiments.common import statistics, style
 from experiments.common.statistics import interquartile_mean as iqm
 
 EVALUATIONS, SECONDS = 0, 2
-"""Columns of a curve with the costs at which it is read; column 1 has the latencies."""
+"""Columns of a curve that hold costs: evaluations and seconds. Column 1 holds latencies."""
 
 
 def mean(values: np.ndarray) -> np.ndarray:
-    """Mean over tasks and seeds."""
+    """Return the mean over tasks and seeds of values [tasks, seeds, ..]."""
     found: np.ndarray = values.mean(axis=(0, 1))
     return found
 
@@ -32,7 +32,7 @@ def mean(values: np.ndarray) -> np.ndarray:
 def interval(
     statistic: Callable[..., np.ndarray], values: np.ndarray, resamples: int, *others: np.ndarray, crossed: bool = True
 ) -> list[dict[str, float]]:
-    """A statistic of values [tasks, seeds, K], with its bootstrap interval: K dictionaries of mean, low and high.
+    """Return a statistic of values [tasks, seeds, K] with its bootstrap interval, as K dictionaries of mean, low and high.
 
     `others` are further arguments of the statistic. `crossed` says that a seed means the same policy on all tasks (see
     `statistics.bootstrap`).
@@ -43,34 +43,43 @@ def interval(
 
 
 def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
-    """IQM of our scores minus IQM of the other scores, both [tasks, seeds, 1], with its paired interval."""
+    """Return the interquartile mean of our scores minus that of the others, both [tasks, seeds, 1], with its paired interval."""
     return interval(lambda ours, other: iqm(ours) - iqm(other), ours, resamples, other)[0]
 
 
 def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[statistics.Line]]:
-    """Paired differences: every score [tasks, seeds, K] minus `other`. A seed means the same policy on all tasks."""
+    """Return paired differences: for every name, its score [tasks, seeds, K] minus the score of `other`.
+
+    A seed means the same policy on all tasks.
+    """
     return statistics.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Rows [tasks, seeds] by search, and the latencies [tasks] in seconds of the best and of the unscheduled programs."""
+    """Curves of searches: their rows [tasks, seeds] by name of the search.
+
+    `best` and `start` [tasks] are the latencies, in seconds, of the best known and of the unscheduled programs.
+    """
 
     lines: dict[str, np.ndarray]
     best: np.ndarray
     start: np.ndarray
 
     def regrets(self, name: str, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] of the best programs when a column of the curves has reached the values `at`."""
+        """Return log(T / T*) of a search's best programs when a column of its curve has reached each value of `at`.
+
+        The result is [tasks, seeds, K]; T* is the best known latency.
+        """
         found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
         return found
 
 
 def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
-    """Best latency so far when a column of the curve has reached `at`, float64 [tasks, seeds, K].
+    """Return the best latency of searches when a column of their curves has reached each value of `at`.
 
-    `lines` are rows of searches, object [tasks, seeds]; `start` [tasks] are the latencies of the unscheduled programs; `at` is
-    [K] or [tasks, seeds, K].
+    The result is float64 [tasks, seeds, K]. `lines` are rows of searches, object [tasks, seeds]; `start` [tasks] are the
+    latencies of the unscheduled programs; `at` is [K] or [tasks, seeds, K].
     """
     places = np.broadcast_to(np.asarray(at, dtype=float), (*lines.shape, np.shape(at)[-1]))
     found = np.empty(places.shape)
@@ -84,11 +93,11 @@ def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarr
 # Tables shared by the pages of studies: means with intervals, and differences with p values.
 
 Values = Mapping[str, Sequence[dict[str, float]]]
-"""Name of a row -> its means with intervals, one for each column."""
+"""Name of a table's row -> its means with intervals, one for each column."""
 
 
 def after(seconds: Sequence[float] = (), evaluations: Sequence[int] = ()) -> tuple[str, ...]:
-    """Column headings for times in seconds, then for numbers of evaluations."""
+    """Return column headings for times in seconds, then for numbers of evaluations."""
     return *map(seconds_text, seconds), *(f"{count} evaluations" for count in evaluations)
 
 
@@ -97,18 +106,21 @@ def _mean(value: dict[str, float]) -> str:
 
 
 def difference(value: Mapping[str, float], turned: bool = False) -> str:
-    """Text of a difference with its interval and p value; `turned` reverses its sign."""
+    """Format a difference with its interval and p value; `turned` reverses its sign."""
     shown = {"mean": -value["mean"], "low": -value["high"], "high": -value["low"]} if turned else dict(value)
     return f"{interval_text(shown, 1, sign=True)}, p {p_text(value['p_holm'])}"
 
 
 def intervals(head: Sequence[str], values: Values, text: Callable[[dict[str, float]], str] = _mean) -> list[str]:
-    """Lines of a Markdown table of means, or of differences if `text` is `difference`, with their intervals."""
+    """Return the lines of a Markdown table with a row of values and intervals for each name.
+
+    `text` formats a value: as a mean, or as a difference if it is `difference`.
+    """
     return table(tuple(head), [(name, *map(text, of)) for name, of in values.items()])
 
 
 def interval_sheet(title: str, head: Sequence[str], values: Mapping[Any, Any], notes: Sequence[str] = ()) -> Sheet:
-    """Table of means with intervals. A row's name is a text, or a tuple of texts for the first columns."""
+    """Return a table of means with intervals; a row's name is a text, or a tuple of texts for the first columns."""
     names = {name: (name,) if isinstance(name, str) else name for name in values}
     return Sheet.of(title, head, [(*names[name], *map(percent_interval, of)) for name, of in values.items()], notes)
 
@@ -117,19 +129,19 @@ def interval_sheet(title: str, head: Sequence[str], values: Mapping[Any, Any], n
 
 RESAMPLES = 400
 LARGEST = 1.0
-"""Largest regret in a performance profile: e times slower than the best."""
+"""Largest regret in a performance profile, 1: e times slower than the best."""
 LINES = ("-", "--", ":", "-.")
 DASHES = (0, (4, 3))
 BROAD, THIN = 2.4, 1.4
-"""Line widths of policies and of searches."""
+"""Line widths in figures, for policies and for searches."""
 
 
 def bands(
     x: np.ndarray, curves: Mapping[str, np.ndarray], lines: Mapping[str, Mapping[str, Any]], crossed: bool, alpha: float
 ) -> tuple[Figure, Axes]:
-    """Draw the interquartile means of regrets [tasks, seeds, points] in per cent, with intervals unless `alpha` is 0.
+    """Draw interquartile means of regrets [tasks, seeds, points] over x in per cent; return (figure, axes).
 
-    `lines` has the style of each name (`color` and so on). Return (figure, axes).
+    Intervals are drawn as bands of opacity `alpha`, unless it is 0. `lines` has the style of each name (`color` and so on).
     """
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     for name, values in curves.items():
@@ -141,7 +153,7 @@ def bands(
 
 
 def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
-    """Write a figure of regret and return its file name. Both axes are logarithmic; regret is linear below one per cent."""
+    """Make both axes of a figure of regret logarithmic (regret linear below one per cent), write it, and return its file name."""
     axes.set_xscale("log")
     axes.set_xlabel(label)
     axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
@@ -153,7 +165,7 @@ def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
 
 
 def with_legend(figure: Figure, axes: Axes, path: Path) -> str:
-    """Write a figure with a legend right of the axes; return its file name."""
+    """Add a legend to the right of the axes, write the figure, and return its file name."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return style.save(figure, path)
 
@@ -161,7 +173,11 @@ def with_legend(figure: Figure, axes: Axes, path: Path) -> str:
 def profiles(
     panels: Mapping[str, Mapping[str, np.ndarray]], lines: Mapping[str, Mapping[str, Any]], columns: int, across: int, path: Path
 ) -> str:
-    """Write the performance profiles of `panels` (title -> name -> scores) and return the file name; `lines` styles the names."""
+    """Draw performance profiles, a panel for each entry of `panels` (title -> name -> scores); write them, return the file name.
+
+    `lines` has the style of each name, `columns` the number of panels in a row, and `across` that of names in a row of the
+    legend.
+    """
     thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
     rows = -(-len(panels) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.1 * rows + 0.5), squeeze=False, layout="constrained")
@@ -188,10 +204,10 @@ def by_costs(
     widths: Mapping[str, float], parts: Mapping[int, tuple[str, float]], points: int,
     regret: Callable[[str, np.ndarray, int], np.ndarray],
 ) -> tuple[Figure, Sequence[Axes]]:  # fmt: skip
-    """Draw regret against cost, a panel for each column of the curves; return (figure, axes).
+    """Draw regret against cost, with a panel for each column of the curves; return (figure, axes).
 
-    `parts` has (label, end) of the x axis by column. The curves are read at `points` costs with equal ratios, from one
-    millisecond or one evaluation on, where `regret(name, costs, column)` gives the regrets [K].
+    `widths` are the line widths by name, and `parts` has (label, end) of the x axis by column. Each line has `points` costs with
+    equal ratios, from one millisecond or one evaluation on; `regret(name, costs, column)` returns its regrets [K].
     """
     figure, panels = plt.subplots(1, len(parts), figsize=(9.6, 4.0), sharey=True)
     for axes, (column, (label, end)) in zip(panels, parts.items(), strict=True):
@@ -209,10 +225,10 @@ def heat_map(
     bold: Collection[tuple[int, int]], gaps: Sequence[int], size: tuple[float, float], least: float, white_above: float,
     unit: str = "",
 ) -> str:  # fmt: skip
-    """Write a matrix [rows, columns] in per cent as a heat map with its numbers; return its file name.
+    """Draw a matrix [rows, columns] of per cents as a heat map with its numbers, write it, and return its file name.
 
     A NaN leaves a cell empty. `below` labels the axis of the columns, and `gaps` are the rows that have a gap above them. Colours
-    are logarithmic and no paler than the colour of `least`; numbers above `white_above` are white.
+    are logarithmic and no paler than the colour of `least`; numbers above `white_above` are white, and those in `bold` bold.
     """
     figure, axes = plt.subplots(figsize=size)
     axes.grid(visible=False)

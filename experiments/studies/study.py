@@ -1,4 +1,4 @@
-"""The engine of all studies: a plan that is written first, searches that are kept, scores, and a page with figures.
+"""Base of all studies: a plan that is written first, searches that are kept, scores, and a page with figures.
 
 A study defines its searches, its scores and its page. All its files are in one folder, in which only one process works at a time.
 The same command resumes a stopped study.
@@ -27,13 +27,13 @@ from agents.runs.lines import Keyed, run_missing
 from agents.runs.sheets.sheet import Sheet
 
 PLAN, LINES = "plan.json", "lines.jsonl"
-"""Files of the plan and of the rows of finished searches. Rows that ship in packed form are not computed again."""
+"""Names of the files of the plan and of the finished searches' rows. Rows that ship packed are not computed again."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked configuration. Each study adds values that it computes from the configuration."""
+    """Checked configuration of a study; each study adds what it computes from the configuration."""
 
     config: dict[str, Any]
 
@@ -49,12 +49,12 @@ class Plan:
 
     @property
     def processes(self) -> int:
-        """Number of searches that run at once."""
+        """Number of searches that run at the same time."""
         return int(self.config["processes"])
 
     @property
     def resamples(self) -> int:
-        """Number of resamples of a bootstrap."""
+        """Number of resamples of each bootstrap."""
         return int(self.config["resamples"])
 
 
@@ -63,7 +63,7 @@ Found = TypeVar("Found")
 
 
 class Study(ABC, Generic[Asked, Found]):
-    """A study; calling it executes its plan. ValueError if another process uses its folder."""
+    """A study; calling it runs what is missing and writes its results. ValueError if another process uses its folder."""
 
     def __init__(self, plan: Asked) -> None:
         self.plan = plan
@@ -75,11 +75,11 @@ class Study(ABC, Generic[Asked, Found]):
 
     @abstractmethod
     def run(self, console: Console) -> Found:
-        """Run the missing searches; return the results of all searches."""
+        """Run the searches that have no row yet; return the results of all searches."""
 
     @abstractmethod
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Content of summary.json, without the configuration."""
+        """Return the content of summary.json, without the configuration."""
 
     @abstractmethod
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
@@ -88,19 +88,19 @@ class Study(ABC, Generic[Asked, Found]):
     @staticmethod
     @abstractmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page for a summary."""
+        """Return the study's page as Markdown text, from its summary and the file names of its figures."""
 
     @staticmethod
     @abstractmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """The main table, which is printed at the end of a command and written as summary.csv."""
+        """Return the main table, which is printed at the end of a command and written as summary.csv."""
 
     def claim(self) -> closing[Any]:
-        """Lock the folder for this process; return the context that unlocks it."""
+        """Lock the study's folder for this process; return a context manager that unlocks it."""
         return closing(locked(self.output))
 
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
-        """Rows of the searches `wanted`, in order; `work` runs the missing searches in parallel."""
+        """Return the rows of the searches `wanted`, in order; `work` runs those without a row in parallel."""
         path = self.output / LINES
         shipped = {row["key"]: row for row in (read_rows(path) if lying(path) != path else ())}
         if all(search.key in shipped for search in wanted):  # the packed rows need not be unpacked
@@ -112,14 +112,14 @@ class Study(ABC, Generic[Asked, Found]):
         self, make: Callable[[str, Any, int], Keyed], names: Sequence[str], tasks: Sequence[Any], console: Console,
         work: Callable[[Any], Row] = run_search,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Name -> rows of the searches `make(name, task, seed)`, object [tasks, seeds]."""
+        """Run the searches `make(name, task, seed)` that have no row yet; return rows, object [tasks, seeds], by name."""
         wanted = [make(name, task, seed) for name in names for task in tasks for seed in self.plan.seeds]
         rows = np.empty(len(wanted), dtype=object)
         rows[:] = self.lines(wanted, console, work)
         return dict(zip(names, rows.reshape(len(names), len(tasks), len(self.plan.seeds)), strict=True))
 
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
-        """Write the plan, run, score and write the page; return (results, summary)."""
+        """Write the plan, run the searches, summarise them, write the page; return (results, summary)."""
         with self.claim():
             write_text(self.output / PLAN, json.dumps(self.plan.config, indent=1, default=str) + "\n")
             found = self.run(console)
@@ -139,7 +139,7 @@ class Study(ABC, Generic[Asked, Found]):
 
 
 def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> Callable[[], None]:
-    """The command of a study, which `make` builds from conf/`name`.yaml."""
+    """Return the command of a study, which `make` builds from the configuration conf/`name`.yaml."""
 
     @command(name, RuntimeError)
     def main(config: DictConfig, console: Console) -> Path:
@@ -152,20 +152,20 @@ def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> C
 
 
 def evenly(given: Sequence[Any], count: int | None) -> tuple[Any, ...]:
-    """At most `count` items at even distances in a list; all if `count` is None."""
+    """Return at most `count` items at even distances in a list; all if `count` is None."""
     places = np.linspace(0, len(given) - 1, len(given) if count is None else count).round().astype(int)
     return tuple(given[i] for i in np.unique(places))
 
 
 def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
-    """All rows of a grid, in one list."""
+    """Return all rows of a grid [tasks, seeds] by name, in one list."""
     return [line for of in lines.values() for line in of.flat]
 
 
 # Stamps that state the origin of numbers that are compared with published numbers.
 
 class Stamp(StrEnum):
-    """Origin of our numbers in a table."""
+    """Origin of the numbers in a table."""
 
     REPRODUCED = "reproduced"
     REPLICATED = "replicated"

@@ -1,1 +1,1 @@
-"""Reproduced tables of papers: a module for each table, `<paper>_<table>`, whose function `make` returns tables."""
+"""Tables of papers, reproduced. A module for each, `<paper>_<table>`, has a function `make` that returns the tables."""

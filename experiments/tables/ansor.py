@@ -1,4 +1,4 @@
-"""Ansor (OSDI 2020), reproduced: single operators, the ablation of figure 7, the ablation of the task scheduler (figure 10).
+"""Reproduction of Ansor (OSDI 2020): single operators, the ablation of figure 7, the task scheduler (figure 10).
 
 Run it by `python -m experiments.reproduce table=ansor`. The searches are those of conf/_ansor.yaml.
 """
@@ -22,7 +22,7 @@ from gensor_gym.foreign import read_objects
 from gensor_gym.graph.schedule import Schedule
 
 CLASSES = ("C2D", "GMM", "GRP", "DIL", "DEP", "NRM")
-"""Classes of the paper's appendix C that this project has."""
+"""Classes of operators of the paper's appendix C that this project supports."""
 PER_CLASS = 4
 LABELS = {"beam_search": "Beam search", "no_fine_tuning": "No fine-tuning", "limited_space": "Limited space"}
 OPERATORS_PUBLISHED = (
@@ -44,7 +44,10 @@ FIGURE_7 = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Tables for single operators and for figure 7, each on the model and on recorded tables, and for figure 10 on the model."""
+    """Make the tables of single operators and of figure 7, each on the model and on recorded tables, and of figure 10.
+
+    Figure 10 is made on the model alone.
+    """
     everything = list(config.overrides or ())
     given = [override for override in everything if not override.startswith("tasks.")]
     limited = f"operators=[{','.join(_named(config.limit))}]"
@@ -62,13 +65,13 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _named(limit: int | None = None) -> dict[str, str]:
-    """Name of an operator of Ansor's appendix -> its class and batch; at most the first `limit` shapes of each."""
+    """Return, by name, the class and batch of the operators of Ansor's appendix, with at most `limit` shapes of each."""
     shapes = range(PER_CLASS)[: limit or None]
     return {f"ansor/{of}{i}_b{batch}": f"{of} batch {batch}" for of in CLASSES for i in shapes for batch in (1, 16)}
 
 
 def classes_of(tasks: Sequence[str]) -> list[str]:
-    """Class and batch of every task if all are operators of Ansor's appendix, else the operators' names."""
+    """Return the class and batch of every task if all are operators of Ansor's appendix, else the operators' names."""
     named = {str(operators.resolve_one(name)): of for name, of in _named().items()}
     if all(task in named for task in tasks):
         return [named[task] for task in tasks]
@@ -76,7 +79,7 @@ def classes_of(tasks: Sequence[str]) -> list[str]:
 
 
 def operators_table(title: str, study: Study, folder: Path) -> Table:
-    """Table of speeds after the last trial, relative to the best search.
+    """Make a table of each search's speed after its last trial, relative to the best search.
 
     Each class of operators has a row, relative to the best search of that class; a last row covers all operators, relative to
     their best known programs.
@@ -100,9 +103,9 @@ def operators_table(title: str, study: Study, folder: Path) -> Table:
 
 
 def normalised(found: dict[str, np.ndarray]) -> list[str]:
-    """Cells of normalised speeds, from speeds [shapes, seeds] by name.
+    """Return table cells of speeds relative to the best search, from speeds [shapes, seeds] by name of the search.
 
-    A cell has the geometric mean over shapes and seeds, relative to the best search, and the standard deviation over shapes.
+    A cell has the geometric mean over shapes and seeds, and the standard deviation over shapes.
     """
     means = {name: float(np.exp(np.log(values).mean())) for name, values in found.items()}
     best = max(means.values())
@@ -110,7 +113,7 @@ def normalised(found: dict[str, np.ndarray]) -> list[str]:
 
 
 def ablation_table(title: str, study: Study, folder: Path) -> Table:
-    """Table with a row for each variant: the median over runs of the speed relative to the best program, by trials."""
+    """Make a table with a row for each variant: its speed relative to the best program by trials, as a median over runs."""
     rows: list[tuple[Cell, ...]] = []
     for name in study.scores.curves:
         cells = [_median(speeds(study.scores, name)[..., k - 1]) for k in study.checkpoints]
@@ -126,7 +129,7 @@ def ablation_table(title: str, study: Study, folder: Path) -> Table:
 
 
 def _median(values: np.ndarray) -> str:
-    """Cell of the geometric mean over tasks of the median over runs, with its interval."""
+    """Return a table cell: geometric mean over tasks of the median over runs of values [tasks, runs], with its interval."""
 
     def middle(of: np.ndarray) -> float:
         return float(np.exp(np.log(np.median(of, axis=1)).mean()))
@@ -135,7 +138,7 @@ def _median(values: np.ndarray) -> str:
 
 
 def _best_found(study: Study) -> dict[str, tuple[float, str]]:
-    """Operator -> (seconds, schedule) of the fastest trial of all searches of a study."""
+    """Return (seconds, schedule) of the fastest trial of all searches of a study, by operator."""
     best = dict.fromkeys(study.scores.tasks, (math.inf, ""))
     for trial in read_objects(study.folder / "results.jsonl", finite=False):
         # The folder may hold searches of an earlier run over more operators, strategies or seeds.
@@ -146,7 +149,10 @@ def _best_found(study: Study) -> dict[str, tuple[float, str]]:
 
 
 def _reach(study: Study) -> str:
-    """Sentence on the number of tasks whose best program is in a sketch, and Ansor's distance from it on these and others."""
+    """Return a sentence on how many tasks have their best program in one of Ansor's sketches.
+
+    It also says how far from the best program Ansor ends on these tasks and on the others.
+    """
     if "ansor" not in study.scores.curves:
         return "Not followed up: not every search of Ansor was done."
     behind: dict[bool, list[float]] = {True: [], False: []}

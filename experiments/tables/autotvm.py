@@ -1,4 +1,4 @@
-"""AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
+"""Reproduction of AutoTVM (Chen et al., NeurIPS 2018): cost model, objective, batches, uncertainty and transfer.
 
 Run it by `python -m experiments.reproduce table=autotvm`. The searches are those of conf/_autotvm.yaml. The paper prints few
 numbers: its results are figures, so that only directions can be compared.
@@ -32,7 +32,7 @@ PUBLISHED = {
     "greedy_batches": ("autotvm", "5 % random by default (figure alone)"),
     "transfer": ("autotvm", "2 to 10 times fewer trials"),
 }
-"""Variant -> (its baseline, the paper's finding)."""
+"""Variant of AutoTVM -> (variant that it is compared with, the paper's finding)."""
 PANELS = {
     "searches": ("autotvm", "random", "genetic"),
     "cost model and objective": ("autotvm", "regression", "treegru", "treegru_regression"),
@@ -42,7 +42,7 @@ PANELS = {
     "transfer": ("autotvm", "transfer"),
 }
 SOURCES = "operators=[autotvm/C1,autotvm/C2,autotvm/C3,autotvm/C4,autotvm/C5,autotvm/C6]"
-"""Convolutions whose trials are the history for transfer; the searches then run on C7 to C12."""
+"""Convolutions whose trials are the history for transfer. The searches then run on C7 to C12."""
 NOTES = (
     "Published: TITAN X, measured, 800 trials (2000 for genetic and random search), 3 repeats, C1 to C12 of ResNet-18, CUDA "
     "template of direct convolution. Its curves are figures whose numbers are not at hand, so only directions compare.",
@@ -54,7 +54,10 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Three tables: on recorded tables, on the model, and of transfer on the model. `overrides` apply to every study."""
+    """Make three tables: studies on recorded tables, studies on the model, and transfer on the model.
+
+    The configuration's `overrides` apply to every study.
+    """
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
     first = ",".join(f"autotvm/C{number}" for number in range(1, 13)[: config.limit])
@@ -70,13 +73,13 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def study_of_sources(folder: Path, overrides: list[str]) -> Study:
-    """The study whose trials become the history for transfer: `autotvm` on C1 to C6 with one seed."""
+    """Run the study whose trials become the history for transfer: the search `autotvm` on C1 to C6 with one seed."""
     place = folder / "sources"
     return study_of("autotvm_transfer", place, ["~strategies.transfer", *overrides, SOURCES, "seed=0"])
 
 
 def _teach(study: Study, path: Path) -> None:
-    """Write the successful trials of a study as records of earlier tasks."""
+    """Write the successful trials of a study to a file, as records of earlier tasks that a search can learn from."""
     lines = (study.folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["seconds"] is not None]
     records = [
@@ -116,10 +119,10 @@ def _row(study: Study, name: str) -> tuple[Cell, ...]:
 
 
 def fewer_trials(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """(their trials) / (our trials) until the result that they have after half of their trials, float64 [tasks, seeds].
+    """Return how many times fewer trials we need for the result that they have after half of theirs, [tasks, seeds].
 
-    Regrets are [tasks, seeds, trials]. A search that never reaches it counts as reaching it with its next trial, which flatters
-    the search.
+    Regrets are [tasks, seeds, trials]. A search that never reaches the result counts as reaching it with its next trial, which
+    flatters the search.
     """
     half = theirs.shape[2] // 2
     goal = theirs[..., half - 1 : half]

@@ -28,13 +28,13 @@ NETWORKS = ("resnet34", "resnet50", "mobilenet_v2", "bert_of_ids", "gpt2_of_ids"
 """Whole networks of Gensor's figures 9 to 12."""
 TYPES = ("float32", "bfloat16")
 MACHINES = ("a100", "rtx4090", "h100")
-"""Machines of the architectures sm_80, sm_89 and sm_90a."""
+"""Machines of three architectures: sm_80, sm_89 and sm_90a."""
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1, "reuse": False}
 MOST = 3
 """Number of kinds of kernels that are listed with their share of the predicted time."""
 NOTES = (
     "Batch 1, images of 224 x 224, 128 tokens; random weights. Kernels are the best of one search by the model of the "
-    "machine, one network one CUDA graph. No GPU has run them.",
+    "machine that NVRTC compiles without spills, one network one CUDA graph. No GPU has run them.",
     "Predicted: the sum of the kernels' times by the model. Floor: the sum of their roofline floors, each kernel's arrays in the "
     "device's memory.",
     "Launches of torch: operations of the exported program that are not views, each at least one kernel in eager mode.",
@@ -43,7 +43,10 @@ NOTES = (
 
 
 def row_of(name: str, dtype: str, network: CompiledNetwork, torchs: int) -> tuple[Cell, ...]:
-    """Row of a network of a data type for a machine; `torchs` is the number of operations that launch kernels in torch."""
+    """Return the table row of a network in a data type on a machine.
+
+    `torchs` is the number of operations for which torch launches kernels.
+    """
     function, layout = network.function, network.function.layout
     assert isinstance(function, GpuNetwork)
     cubins = [compile_cubin(kernel) for kernel in {kernel.digest: kernel for kernel in network.kernels}.values()]
@@ -65,14 +68,14 @@ def row_of(name: str, dtype: str, network: CompiledNetwork, torchs: int) -> tupl
 
 
 def floor_of(op: Operator | Dataflow, network: CompiledNetwork) -> float:
-    """Seconds of a kernel's roofline floor, with its arrays in the device's memory."""
+    """Return the seconds of a kernel's roofline floor, if its arrays are in the device's memory."""
     if isinstance(op, Operator):
         return roofline_floor(op, network.hardware)
     return max(warm_floor(op, network.hardware), op.compulsory_bytes / network.hardware.memory[-1].bandwidth)
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of networks and machines; `limit` caps the networks."""
+    """Make the table of networks and machines; `limit` is the largest number of networks."""
     rows = []
     for name in NETWORKS[: config.limit]:
         for dtype in TYPES:

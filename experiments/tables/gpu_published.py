@@ -1,6 +1,7 @@
-"""The analytic GPU model compared with published rates of libraries, by the schedule nearest to the library's kernel.
+"""Predictions of the analytic GPU model compared with published rates of libraries.
 
-No constant of the model comes from these figures. The code generator supports all these schedules.
+The model predicts the time of the schedule that is nearest to the library's kernel. No constant of the model comes from these
+figures. The code generator supports all these schedules.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gensor_gym.graph.schedule import make_row
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS
 
 WITHIN = 0.2
-"""Largest accepted relative error of a prediction."""
+"""Largest relative error of a prediction that is accepted."""
 
 SGEMM = "cublasSgemm on H100 SXM, waynehacking8/blackwell-tensorcore-kernels results/bench.csv and bench_sm90a.csv"
 HGEMM = "cuBLAS with float16 operands and float32 sums on H100 SXM, the same files"
@@ -26,7 +27,7 @@ AMPERE = "cuBLAS float16 on A100, gau-nernst/learn-cuda 02b"
 
 @dataclass(frozen=True)
 class Kernel:
-    """A library's kernel as a schedule: tiles m x n x k of a block and of a worker, and other knobs by name."""
+    """A library's kernel as a schedule: tiles m x n x k of a block and of a worker (thread or warp), and knobs by name."""
 
     name: str
     block: tuple[int, int, int]
@@ -34,7 +35,7 @@ class Kernel:
     knobs: tuple[tuple[str, int], ...]
 
     def row(self) -> np.ndarray:
-        """The schedule's row for a gemm, with a tile written out for every level."""
+        """Return the schedule's row for a matrix product, with a tile for every level."""
         inner, outer = ([1] * 3 + list(tile) + [1] * (MAX_AXES - 6) for tile in (self.worker, self.block))
         return make_row([inner] + [outer] * (MAX_LEVELS - 1), [1] * MAX_AXES, 1, dict(self.knobs))
 
@@ -56,7 +57,7 @@ MMA = Kernel(
 
 @dataclass(frozen=True)
 class Published:
-    """A product of n x n x n, with the lowest and highest published rates of the library in TFLOP/s."""
+    """A published rate: a product of n x n x n on a GPU, with the lowest and highest rate of the library in TFLOP/s."""
 
     hardware: str
     dtype: str
@@ -79,18 +80,18 @@ PUBLISHED = (
 
 
 def predicted(case: Published) -> float:
-    """Seconds that the model predicts for the library's kernel."""
+    """Return the seconds that the model predicts for the library's kernel."""
     graph = ConstructionGraph(f'gemm(m={case.n}, n={case.n}, k={case.n}, dtype="{case.dtype}")', case.hardware, "extended")
     return float(graph.latencies(case.kernel.row()[None])[0])
 
 
 def ratio(case: Published) -> float:
-    """Predicted time over published time, which is the time at the middle of the range of published rates."""
+    """Return predicted time over published time, that at the middle of the range of published rates."""
     return predicted(case) / (2.0 * case.n**3 / (0.5e12 * (case.low + case.high)))
 
 
 def make(config: DictConfig, _folder: Path) -> list[Table]:
-    """The table of all cases; `limit` caps its rows."""
+    """Make the table of all published rates; `limit` is the largest number of rows."""
     rows = []
     for case in PUBLISHED[: config.limit]:
         rate = 2.0 * case.n**3 / predicted(case) / 1e12

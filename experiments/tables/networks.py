@@ -1,4 +1,4 @@
-"""Whole networks compared with libraries: `python -m experiments.reproduce table=networks`."""
+"""Tables of whole networks: compared with libraries (`python -m experiments.reproduce table=networks`), and of oneDNN's paper."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NOTE = (
     "whole, at 128 tokens; random weights of a fixed seed."
 )
 PLAN = "fine"
-"""The default plan of `gensor_gym.compile`."""
+"""Name of the default fusion plan of `gensor_gym.compile`."""
 
 
 def make_networks(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of networks; `limit` caps them."""
+    """Make the table of networks; `limit` is their largest number."""
     rows = rows_of(config, folder, [Case(name, 1, tuple(PACKAGES)) for name in NETWORKS[: config.limit]], PLAN)
     columns = ("network", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     cells = [
@@ -45,19 +45,22 @@ def make_networks(config: DictConfig, folder: Path) -> list[Table]:
 # Rows of networks for tables: the settings of their timing, and cells that several tables share.
 
 TRIALS = 2
-"""Number of measured programs for each distinct kernel, unless configured."""
+"""Number of programs that are measured for each distinct kernel, unless it is configured."""
 MOST_BYTES = 10e9
-"""Most memory that all processes of a case may need at once; larger cases are skipped."""
+"""Limit on the bytes of memory that all processes of a case may need at once; larger cases are skipped."""
 ENOUGH = 10.0
 """Seconds of a case's rounds after which no further round begins, except for the first few."""
 LIMIT = 300.0
-"""Most seconds for one answer of a side, including its searches; a slower case is left out. MHA_4 at batch 8 takes 100 s."""
+"""Limit in seconds on one answer of a library's process, including its searches; slower cases are left out.
+
+MHA_4 at batch 8 takes 100 s.
+"""
 
 
 def settings_of(config: DictConfig, plan: str) -> Settings:
-    """Settings of our side with this plan, from conf/reproduce.yaml.
+    """Return the settings of our compiler for a fusion plan, from conf/reproduce.yaml.
 
-    ValueError for hardware other than the host, and for several seeds.
+    Raise ValueError for hardware other than the host, and for several seeds.
     """
     if config.hardware != "host":
         raise ValueError(f"hardware={config.hardware}: networks are timed on this machine, expected host")
@@ -70,12 +73,15 @@ def settings_of(config: DictConfig, plan: str) -> Settings:
 
 
 def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all") -> list[Row]:
-    """A row for each case, with `error` if it failed. Rows are kept in `folder`, so that a second run resumes."""
+    """Time each case and return its row, which has an `error` if it failed.
+
+    Rows are kept in `folder`, so that a second run resumes.
+    """
     return list(timed(cases, settings_of(config, plan), folder))
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
-    """Sentences about how our networks were timed, and about missing cases with the reasons."""
+    """Return sentences about how our networks were timed, and about missing cases with the reasons."""
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
@@ -95,29 +101,29 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
 
 
 def right(row: Row, side: str) -> bool:
-    """Whether a side was timed and its outputs are correct."""
+    """Return whether a library was timed in this row and its outputs are correct."""
     return side in row.get("times", {}) and side not in row["out_of_bounds"]
 
 
 def time_of(row: Row, side: str) -> str | None:
-    """Text of a side's time with its interval; None if missing or incorrect."""
+    """Return the text of a library's time with its interval; None if it is missing or its outputs are wrong."""
     return spread(row["times"][side]).text if right(row, side) else None
 
 
 def over(row: Row, above: str, below: str) -> str | None:
-    """Text of the speed of `below` relative to `above`, with its interval; None if missing or incorrect."""
+    """Return the text of the speed of `below` relative to `above`, with its interval; None if one is missing or wrong."""
     both = right(row, above) and right(row, below)
     return factor(ratio(row["samples"][above], row["samples"][below])).text if both else None
 
 
 def fastest(row: Row, sides: Sequence[str]) -> str | None:
-    """Name of the fastest available side; None if no side is available."""
+    """Return the name of the fastest of the libraries that were timed and are correct; None if there is none."""
     there = [side for side in sides if right(row, side)]
     return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
 
 
 def megabytes(size: float) -> str:
-    """Text of a memory size."""
+    """Format a number of bytes in megabytes."""
     return f"{size / 1e6:.2f} MB"
 
 
@@ -128,7 +134,7 @@ def megabytes(size: float) -> str:
 
 MEMORY_NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
 MODES = {"none": f"{OURS}/cut_all/none", "whole": f"{OURS}/cut_all/whole", "hot": OURS}
-"""Mode -> name of the timed process that uses it."""
+"""Mode of reusing memory -> name of the timed process that uses it."""
 MEMORY_NOTES = (
     "None: a place of its own for every value, the same at every call, in memory that was touched before; a call pays for "
     "caches, not for fresh pages. Whole: as small as can be. Hot: of the same size, where memory was read last.",
@@ -137,7 +143,7 @@ MEMORY_NOTES = (
 
 
 def make_onednn_memory(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of networks; `limit` caps them."""
+    """Make the table of memory between kernels; `limit` is the largest number of networks."""
     cases = [Case(name, 1, (MODES["none"], MODES["whole"])) for name in MEMORY_NETWORKS[: config.limit]]
     rows = rows_of(config, folder, cases)
     columns = (
@@ -167,10 +173,13 @@ def _memory_row(row: Row) -> tuple[Cell, ...]:
 # one thread per core.
 
 PLAN_SIDES = {"cut_all": OURS, "fine": f"{OURS}/fine/hot", "fine_coarse": f"{OURS}/fine_coarse/hot"}
-"""Plan (primitives with post-ops, fine-grain fusion, also coarse-grain fusion) -> name of the timed process that uses it."""
+"""Fusion plan -> name of the timed process that uses it.
+
+The plans are primitives with post-ops, fine-grain fusion, and coarse-grain fusion in addition.
+"""
 PEER = "inductor"
 Published = Mapping[str, Mapping[int, tuple[float, float] | None]]
-"""Network -> batch -> speed-ups (fine, fine and coarse); None if nothing is published."""
+"""Network -> batch size -> published speed-ups (fine, fine and coarse), or None if nothing is published."""
 MHA: Published = {
     "mha_1": {32: (1.16, 1.30), 64: (1.03, 1.28), 128: (1.24, 1.62)},
     "mha_2": {32: (1.30, 1.60), 64: (1.11, 1.48), 128: (1.28, 1.86)},
@@ -189,12 +198,15 @@ PRINTED = (
 
 
 def make_onednn_mha(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of MHA graphs; `limit` caps the batches of each network."""
+    """Make the table of MHA graphs; `limit` is the largest number of batch sizes of each network."""
     return table_of("MHA", MHA, config, folder, MHA_NOTES)
 
 
 def table_of(kind: str, published: Published, config: DictConfig, folder: Path, notes: tuple[str, ...] = ()) -> list[Table]:
-    """Table with a row for each network and batch, with at most `limit` batches per network."""
+    """Make a table with a row for each network and batch size, with at most `limit` batch sizes per network.
+
+    `kind` is for the title, and `published` has the published speed-ups.
+    """
     there = [name for name in PLAN_SIDES if name in PLANS]
     sides = tuple(PLAN_SIDES[name] for name in there if name != "cut_all")
     chosen = [(network, batch) for network, batches in published.items() for batch in list(batches)[: config.limit]]
@@ -210,7 +222,7 @@ def table_of(kind: str, published: Published, config: DictConfig, folder: Path, 
 
 
 def _plan_row(row: Row, published: tuple[float, float] | None) -> tuple[Cell, ...]:
-    """Row of a case: times unfused and of torch.compile, speed-ups over unfused, and of our best plan over torch.compile."""
+    """Return the row of a case: times unfused and of torch.compile, speed-ups over unfused, best plan over torch.compile."""
     fine, coarse = (over(row, OURS, PLAN_SIDES[name]) for name in ("fine", "fine_coarse"))
     best = fastest(row, list(PLAN_SIDES.values()))
     beside = None if best is None else over(row, PEER, best)
@@ -227,5 +239,5 @@ MLP = {
 
 
 def make_onednn_mlp(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of MLP graphs; `limit` caps the batches of each network."""
+    """Make the table of MLP graphs; `limit` is the largest number of batch sizes of each network."""
     return table_of("MLP", MLP, config, folder)

@@ -1,11 +1,7 @@
-"""Plans of networks against the proved optimum, by the models: `python -m experiments.reproduce table=plans`.
-
-The table `plan_searches` has searches of random networks.
-"""
+"""Plans of the suite's networks against the proved optimum, by the models: `python -m experiments.reproduce table=plans`."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,13 +21,12 @@ from gensor_gym.networks.fusion.coarse import fine_coarse
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.networks.planning.drawn import drawn, names_of, network_of
 from gensor_gym.networks.planning.graph import PlanGraph
 
 RULES: Mapping[str, Callable[[Network, Hardware], Plan]] = {"cut_all": lambda network, _: cut_all(network), "fine": fine}
 MACHINE = "cascade_lake"
 """A machine whose figures are fixed: the host's are measured, so its table would change from run to run."""
-BUDGETS = (128, 512)
+BUDGET = 512
 """Decisions that a search may take."""
 LOCAL = 1 << 14
 """Plans that the local search may price; a larger network has no such search in the table."""
@@ -76,49 +71,15 @@ def _row(name: str, hw: Hardware, seeds: list[int]) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def make_plan_searches(config: DictConfig, folder: Path) -> list[Table]:
-    """Searches of random networks of the test part and of the unseen family, under equal numbers of decisions."""
-    hw, tables = hardware.get(MACHINE), []
-    for part in ("test", "unseen"):
-        found_of = [drawn(name) for name in names_of(part)[: config.limit]]
-        graphs = [PlanGraph(network_of(graph), hw) for graph in found_of if graph is not None]
-        rows = [
-            (name, *(_text([_mean_regret(graph, name, config.seeds, budget) for graph in graphs]) for budget in BUDGETS))
-            for name in SEARCHES
-        ]
-        for name, rule in RULES.items():
-            found = [above(graph.prices.total(rule(graph.operator, hw).pieces), _least(graph)) for graph in graphs]
-            rows.append((name, *[_text(found)] * len(BUDGETS)))
-        local = [descended(cut_all(graph.operator), graph.prices, LOCAL) for graph in graphs]
-        found = [above(graph.prices.total(plan.pieces), _least(graph)) for graph, (plan, _) in zip(graphs, local, strict=True)]
-        rows.append(("local", *[_text(found)] * len(BUDGETS)))
-        priced = int(np.median([count for _, count in local]))
-        mean = f"Mean over {len(graphs)} networks and {len(config.seeds)} seeds, and the worst. Rules take no decisions."
-        notes = (NOTES[0], f"{NOTES[2]} It prices {priced} plans at the median, whatever the budget.", mean)
-        columns = ("search", *(f"{budget} decisions" for budget in BUDGETS))
-        tables.append(Table(f"Searches of plans, {part}", Stamp.PREDICTED, columns, tuple(rows), notes))
-    return tables
-
-
 def above(seconds: float, least: float) -> float:
     """Percent above the optimum; rounding of sums in another order is none."""
     return max(0.0, round(100 * (seconds / least - 1), 6))
 
 
-def _least(graph: PlanGraph) -> float:
-    assert graph.least is not None, "random networks are small"
-    return graph.least
-
-
 def _mean(graph: PlanGraph, search: str, seeds: list[int]) -> float | None:
-    """Percent above the optimum of a search with the larger budget, or as many decisions as four episodes take."""
-    budget = max(BUDGETS[-1], 4 * len(graph.links))
-    return _mean_regret(graph, search, seeds, budget) if len(graph.of.names) <= NODES or search == "greedy" else None
-
-
-def _mean_regret(graph: PlanGraph, search: str, seeds: list[int], budget: int) -> float:
-    return float(np.mean([above(searched(SEARCHES[search], graph, budget, seed).seconds, _least(graph)) for seed in seeds]))
-
-
-def _text(found: list[float]) -> str:
-    return f"{np.mean(found):.2f} % (worst {max(found):.1f} %)" if found and math.isfinite(max(found)) else "-"
+    """Percent above the optimum of a search with `BUDGET` decisions, or as many as four episodes take."""
+    if len(graph.of.names) > NODES and search != "greedy":
+        return None
+    assert graph.least is not None, "such networks have a proof"
+    budget = max(BUDGET, 4 * len(graph.links))
+    return float(np.mean([above(searched(SEARCHES[search], graph, budget, seed).seconds, graph.least) for seed in seeds]))

@@ -28,40 +28,40 @@ from gensor_gym.registry import check_known
 # Mark a page with the fingerprints of the machine models it was made with, so that a test can compare them with the tree's.
 
 MARKED = ("gemm(m=1024, n=1024, k=1024)", "gemv(m=4096, k=4096)", "conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)")
-"""Operators over which the mark of a machine is computed, in space `extended`."""
+"""Operators, in space `extended`, over which a machine's fingerprint on a page is computed."""
 OLDER = "Made under an older model"
-"""Beginning of a page's note that says it should be made again."""
+"""Beginning of the note on a page that should be made again."""
 _LINE = re.compile(r"Model of `(\w+)`: fingerprint `([0-9a-f]+)`")
 
 
 def mark(hardware: str) -> str:
-    """Fingerprint, sixteen digits, of a machine's rules and model on the operators `MARKED`."""
+    """Return the fingerprint of a machine's rules and model on the operators `MARKED`, sixteen hexadecimal digits."""
     return common(fingerprints([operators.parse(text) for text in MARKED], hardware, "extended").values())
 
 
 def lines(hardware: Iterable[str]) -> list[str]:
-    """Lines of a page that state the fingerprints of its models."""
+    """Return a line for each machine that states the fingerprint of its model, for a page made with these models."""
     return [f"Model of `{name}`: fingerprint `{mark(name)}`." for name in hardware]
 
 
 def marked(page: str) -> Iterator[tuple[str, str]]:
-    """Yield (machine, fingerprint) of every line of `lines` on a page."""
+    """Yield (machine, fingerprint) of every such line that a page contains."""
     yield from _LINE.findall(page)
 
 
 MODELS = "model_"
-"""Prefix of the names of folders for searches with a machine's model (`gensor.searches`)."""
+"""Prefix of the names of folders with searches on a machine's model (`gensor.searches`)."""
 
 
 def known() -> list[str]:
-    """Sorted names of all tables."""
+    """Return the sorted names of all tables."""
     return sorted(modules())
 
 
 def reproduce(config: DictConfig) -> list[Table]:
-    """Make the tables of a configuration (conf/reproduce.yaml), write `<name>.json` and `<name>.md`, and return the tables.
+    """Make the tables that a configuration (conf/reproduce.yaml) names, write them to files, and return them.
 
-    ValueError for an unknown name, or a folder that cannot be written.
+    Files are `<name>.json`, `<name>.md` and CSV. Raise ValueError for an unknown name, or a folder that cannot be written.
     """
     name, folder = config.table, Path(config.output)
     check_known("table", name, (*known(), *MAKERS))
@@ -80,7 +80,7 @@ def reproduce(config: DictConfig) -> list[Table]:
 
 
 def show(console: Console, table: Table) -> None:
-    """Print a table with its stamp and notes."""
+    """Print a table with its notes and the origin of its numbers."""
     table.sheet(f"stamp: {table.stamp} ({table.stamp.meaning})").show(console)
 
 

@@ -1,4 +1,4 @@
-"""Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
+"""Comparison of model and measurement on recorded tables: ranking, cost of the first choices, calibration, noise.
 
 Every complete table of a machine is read. The coefficients of the model's terms are fitted only to the machine's tables of the
 train part; all other rows are predictions for unseen operators.
@@ -40,7 +40,10 @@ from gensor_gym.measure.records.tables import read_table
 
 @dataclass(frozen=True)
 class Recorded(OfOperator):
-    """A complete table of one task: its distinct kernels that succeeded, their optimum, and their measurements."""
+    """A complete recorded table of one operator: the distinct kernels that succeeded, their measurements and their optimum.
+
+    `rows` are the kernels' schedules; `schedules` and `failed` count the table's schedules and the kernels that failed.
+    """
 
     machine: str
     graph: ConstructionGraph
@@ -57,12 +60,15 @@ class Recorded(OfOperator):
 
     @property
     def sample(self) -> Sample:
-        """The table as a sample for a fit."""
+        """The table as a sample to which the model can be fitted."""
         return Sample(self.graph, self.rows, self.seconds)
 
 
 def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Recorded]:
-    """Complete tables of a space in a folder, by class, at most `limit` of each class; ValueError if there are none."""
+    """Read the complete tables of a space in a folder, sorted by class, at most `limit` of each class.
+
+    Raise ValueError if there are none.
+    """
     found: dict[str, list[Recorded]] = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         table = read_table(path)
@@ -75,7 +81,7 @@ def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Reco
 
 
 def _recorded(machine: str, table: RecordedTable) -> Recorded:
-    """The records of a task, with each distinct kernel once."""
+    """Return the kernels of a table, each distinct kernel once, with their optimum."""
     hw = hardware.from_json(table.about["hardware"])
     graph = ConstructionGraph(table.about["operator"], hw, table.about["space"], calibrated=False)
     kernels = {r.measurement.digest: r for r in reversed(table.records)}
@@ -88,23 +94,26 @@ def _recorded(machine: str, table: RecordedTable) -> Recorded:
 
 
 def regret_of_first(table: Recorded, predicted: np.ndarray) -> np.ndarray:
-    """Regret of the fastest measured kernel among the first k by the prediction, for k = 1 .. N, float64 [N]."""
+    """Return the regret of the fastest kernel among the first k by prediction, for k = 1 .. N, float64 [N]."""
     order = np.argsort(predicted, kind="stable")
     return np.minimum.accumulate(regrets(table)[order])
 
 
 def regret_of_random(table: Recorded) -> np.ndarray:
-    """Expected regret of the best of k distinct kernels drawn at random, for k = 1 .. N, float64 [N]."""
+    """Return the expected regret of the best of k distinct kernels drawn at random, for k = 1 .. N, float64 [N]."""
     return expected_best(regrets(table))
 
 
 def regrets(table: Recorded) -> np.ndarray:
-    """Regret of every kernel, zero if it is statistically tied with the best, float64 [N]."""
+    """Return the regret of every kernel, which is zero if it is statistically tied with the best, float64 [N]."""
     return np.where(table.optimum.tied, 0.0, np.log(table.seconds / table.optimum.best))
 
 
 def again(table: Recorded) -> float:
-    """Rank correlation of times of the first pass with times of later passes, which no model can exceed; NaN for one pass."""
+    """Return the rank correlation of the kernels' times in the first pass with those in later passes.
+
+    No model can be better. The result is NaN for one pass.
+    """
     halves: tuple[list[float], list[float]] = ([], [])
     for m in table.measured:
         passes, first = np.asarray(passes_of(m)), min(passes_of(m), default=0)
@@ -123,7 +132,10 @@ COLUMNS = 5
 
 
 def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
-    """Draw measured against predicted seconds of every kernel, a panel for each operator; return the file name."""
+    """Draw measured against predicted seconds of every kernel, a panel for each operator; return the file name.
+
+    Predictions are shown before and after the fit of `coefficients`.
+    """
 
     def panel(axes: Axes, table: Recorded) -> None:
         seconds, before = table.seconds, table.sample.predicted()
@@ -145,7 +157,7 @@ def draw_times(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -
 
 
 def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) -> str:
-    """Draw, by k, the regret of the best of the model's first k programs, a panel per operator; return the file name."""
+    """Draw the regret of the best of the model's first k programs over k, a panel for each operator; return the file name."""
 
     def panel(axes: Axes, table: Recorded) -> None:
         after = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
@@ -187,12 +199,16 @@ def _panels(
 
 
 TOP = (1, 3, 10)
-"""Numbers of the model's first programs for which regrets are reported."""
+"""Numbers k for which the regret of the best of the model's first k programs is reported."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Scores of predicted seconds [N] on a table: rank correlations, regrets, and quantiles of measured over predicted time."""
+    """Scores of predictions on one table.
+
+    They are rank correlations (of all kernels and of the fastest), regrets of the first choices, and quantiles (50, 10 and 90
+    percent) of measured over predicted time.
+    """
 
     spearman: float
     spearman_fastest: float
@@ -201,13 +217,13 @@ class Score:
 
 
 Scored = tuple[Recorded, Score, Score]
-"""(table, scores of the model, scores after the fit)."""
+"""(table, scores of the model, scores of the model after the fit)."""
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Three tables and two figures per machine, with the values in `sim_to_real_values.json`.
+    """Make three tables and two figures per machine, and write the values to `sim_to_real_values.json`.
 
-    ValueError if a folder has no complete table, or a machine no table of the train part.
+    Raise ValueError if a folder has no complete table, or a machine no table of the train part.
     """
     folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
     tables: list[Table] = []
@@ -236,7 +252,10 @@ def _shipped() -> list[Path]:
 
 
 def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
-    """Coefficients float64 [P] of the model's terms, fitted to the tables of the train part; ValueError if there are none."""
+    """Fit the coefficients of the model's terms, float64 [P], to the tables of the train part.
+
+    Raise ValueError if there are none.
+    """
     train = [table.sample for table in recorded if table.part == "train"]
     if not train:
         raise ValueError("a fit needs a table of an operator of the train part; these tables have none")
@@ -244,7 +263,7 @@ def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
 
 
 def score(table: Recorded, predicted: np.ndarray) -> Score:
-    """Ranking, realised regret and calibration of predicted seconds [N]."""
+    """Score predicted seconds [N] of a table's kernels: ranking, regret of the first choices, and calibration."""
     seconds = table.seconds
     fast = fastest(seconds)
     ratio = np.quantile(seconds / predicted, (0.5, 0.1, 0.9))

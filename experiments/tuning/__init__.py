@@ -1,1 +1,1 @@
-"""Choose hyperparameter values of strategies on train and validation operators."""
+"""Choice of strategies' hyperparameters on train and validation operators."""

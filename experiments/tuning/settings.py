@@ -1,4 +1,4 @@
-"""Shared parts of `tune` and `tune_budgets`: settings drawn at random, and the operators on which values may be chosen."""
+"""What `tune` and `tune_budgets` share: settings drawn at random, and the operators on which values may be chosen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Item = TypeVar("Item")
 
 
 def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Values], bool] = lambda _: True) -> list[Values]:
-    """Draw distinct settings for the first rung, each a random combination of the choices for which `fits` holds.
+    """Draw distinct random settings for the first round, as combinations of the configured choices for which `fits` holds.
 
-    ValueError if there are fewer combinations than settings.
+    Raise ValueError if there are fewer combinations than settings.
     """
     choices: Any = OmegaConf.to_container(config.choices)
     count = config.rungs[0].settings
@@ -36,7 +36,10 @@ def distinct(config: DictConfig, rng: np.random.Generator, fits: Callable[[Value
 
 
 def check_rungs(config: DictConfig, *names: str) -> None:
-    """Check that `rungs` is a non-empty list of rungs, each with the whole numbers `names`; ValueError if not."""
+    """Check that `rungs` (rounds of halving) is a non-empty list whose entries have the whole numbers `names`.
+
+    Raise ValueError if not.
+    """
     given: Any = OmegaConf.to_container(config)["rungs"]  # type: ignore[index, call-overload]
     if not isinstance(given, list) or not given or not all(isinstance(rung, dict) for rung in given):
         raise ValueError(f"rungs {given!r}: expected a list such as [{{{', '.join(f'{name}: 8' for name in names)}}}]")
@@ -45,12 +48,12 @@ def check_rungs(config: DictConfig, *names: str) -> None:
 
 
 def operators_of(part: str) -> tuple[Operator, ...]:
-    """Operators of a part of the split; ValueError for the test part."""
+    """Return the operators of a part of the split; raise ValueError for the test part."""
     if part not in ("train", "validation"):
         raise ValueError(f"part {part!r}: values are chosen on train and validation only")
     return tuple(operators.resolve(f"split/v1/{part}"))
 
 
 def spread_over(items: Sequence[Item], count: int) -> list[Item]:
-    """`count` items at even distances in a list. Operators are ordered by table, so that all classes are covered."""
+    """Return `count` items at even distances in a list; since operators are ordered by table, all classes are covered."""
     return [items[i] for i in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).astype(int))]

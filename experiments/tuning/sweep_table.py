@@ -28,7 +28,7 @@ _NOT_SETTINGS = ("output", "seed", "resume", "torch_threads", "tensorboard", "wa
 
 
 class SweepTable(Callback):
-    """Hydra callback that prints the table and its folder when all runs of a sweep have ended."""
+    """Hydra callback that prints the sweep's folder and table when all runs of a sweep have ended."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print the table of the sweep, whose folder is the parent of its runs' folders."""
@@ -40,7 +40,10 @@ class SweepTable(Callback):
 
 
 def write_table(folder: Path) -> Sheet:
-    """The table, also written to `folder`/summary.md and summary.csv; ValueError if no run has finished."""
+    """Make the table of a sweep, write it to summary.md and summary.csv in its folder, and return it.
+
+    Raise ValueError if no run has finished.
+    """
     runs = [run for path in sorted(folder.glob("*/card.json")) if (run := _run(path))["ratio"] is not None]
     if not runs:
         raise ValueError(f"no finished run below {folder}; expected folders with a card.json")
@@ -60,7 +63,10 @@ def write_table(folder: Path) -> Sheet:
 
 
 def _run(card: Path) -> dict[str, Any]:
-    """Settings and results of one run; `ratio` is its latency over the latency of the traverser of its space, or None."""
+    """Return the settings and results of one training.
+
+    `ratio` is the policy's latency over that of the traverser of its space on validation operators, or None.
+    """
     facts = read_json(card, finite=False)
     curve = read_rows(card.parent / CURVE)
     with meant(card, "card of a training"):
@@ -73,7 +79,7 @@ def _run(card: Path) -> dict[str, Any]:
 
 
 def _interval(values: list[float]) -> Cell:
-    """Cell of the mean over seeds, with its 95 percent bootstrap interval if there are several."""
+    """Return the cell of the mean over seeds, with its 95 percent bootstrap interval if there are several."""
     mean = float(np.mean(values))
     if len(values) < 2:
         return Cell(f"{mean:.3f}", (mean,))

@@ -43,7 +43,10 @@ class Task:
 
 
 def latency(strategy: str, values: Values, graph: ConstructionGraph, seed: int, kept: Journal) -> float:
-    """Predicted seconds of the best program that the traverser constructs; `kept` stores known results."""
+    """Return the predicted seconds of the best program that the traverser constructs; `kept` stores known results.
+
+    `values` are the traverser's hyperparameters.
+    """
     key = short_hash([strategy, values, str(graph.operator), graph.hardware.name, graph.space, seed, fingerprint(graph)])
     if key not in kept.rows:
         found = get_strategy(strategy, **values).construct(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
@@ -52,7 +55,7 @@ def latency(strategy: str, values: Values, graph: ConstructionGraph, seed: int, 
 
 
 def tasks_of(part: str, config: DictConfig) -> list[Task]:
-    """Tasks of a part of the split on all machines of the configuration; ValueError for the test part."""
+    """Return the operators of a part of the split on all machines of the configuration; ValueError for the test part."""
     roller: Any = get_strategy("roller")
     tasks = []
     for op in operators_of(part):
@@ -63,16 +66,19 @@ def tasks_of(part: str, config: DictConfig) -> list[Task]:
 
 
 def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
-    """Score of a setting (defined in the module's docstring) from its latencies float64 [seeds, tasks]."""
+    """Return the score of a setting from its latencies float64 [seeds, tasks]; smaller is better.
+
+    The module's docstring defines it; `behind` is the weight of tasks on which the traverser is slower than Roller.
+    """
     over_floor = np.log(latencies / np.array([task.graph.floor for task in tasks]))
     is_behind = latencies > np.array([task.baseline for task in tasks]) * (1 + 1e-9)
     return float(np.mean(over_floor) + behind * np.mean(is_behind))
 
 
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
-    """Draw distinct settings within the budget of steps, as many as the first rung takes.
+    """Draw the distinct settings of the first round, all within the configured range of steps.
 
-    The budget counts the steps of all walkers in both rounds, which measures the cost of a construction on any machine.
+    Steps are summed over all walkers of a construction, also those that refine programs; they stand for its cost.
     """
 
     def fits(values: Values) -> bool:
@@ -85,7 +91,7 @@ def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
 def ranked(
     settings: Iterable[Values], tasks: list[Task], seeds: range, config: DictConfig, kept: Journal, title: str
 ) -> list[tuple[float, Values]]:
-    """(score, setting) of each setting, best first."""
+    """Return (score, setting) of each setting on the tasks, best first."""
     found = []
     for values in track(list(settings), f"{title}: {len(tasks)} tasks", console=Console(stderr=True)):
         latencies = [[latency(config.strategy, values, task.graph, seed, kept) for task in tasks] for seed in seeds]
@@ -125,7 +131,7 @@ def main(config: DictConfig, console: Console) -> None:
 
 
 def sheet_of(strategy: str, finals: Sequence[tuple[float, Values]]) -> Sheet:
-    """Table of the finalists, best first."""
+    """Return a table of the finalists, best first."""
     rows: list[list[Given]] = [
         [str(place), plain(value), *map(plain, values.values())] for place, (value, values) in enumerate(finals, 1)
     ]

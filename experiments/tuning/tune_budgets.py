@@ -39,21 +39,21 @@ from gensor_gym.exact.shipped import certificate_of
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings of a tuning, and the journal of results computed so far."""
+    """Choice of hyperparameters for one unit of the budget, with the journal of searches made so far."""
 
     config: DictConfig
     kept: Journal
     console: Console
     unit: str
-    """Unit of the budget: EVALUATIONS or SECONDS."""
+    """Unit of the budget: EVALUATIONS (of the model) or SECONDS (of processor time)."""
 
     @property
     def amounts(self) -> np.ndarray:
-        """Amounts of the budget for which values are chosen."""
+        """Amounts of the budget; hyperparameters are chosen for each."""
         return np.array(list(self.config.counts if self.unit == EVALUATIONS else self.config.seconds))
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
-        """Mean regret of every setting at every amount, float64 [settings, amounts]."""
+        """Run the searches that are missing; return the mean regret of every setting at every amount, [settings, amounts]."""
         config, env, amounts = self.config, self.config.env, self.amounts
         spent = (int(amounts.max()), 0.0) if self.unit == EVALUATIONS else (1, float(amounts.max()))
         wanted = [
@@ -71,28 +71,31 @@ class Tuning:
         return found
 
     def _best(self, task: str, latencies: np.ndarray) -> float:
-        """Reference latency of a task's regrets: the certified optimum, or the least of `latencies`."""
+        """Return the latency to which a task's regrets are relative: the certified optimum, or the least of `latencies`."""
         certificate = self.certificate(task)
         return float(latencies.min()) if certificate is None else certificate.optimum
 
     def certificate(self, task: str) -> Certificate | None:
-        """Shipped certificate of a task; None if no certificate ships for it."""
+        """Return the shipped certificate of a task; None if none ships."""
         return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
 
 
 def tasks_of(part: str, count: int) -> list[str]:
-    """`count` operators at even distances in a part, without elementwise maps; ValueError for the test part."""
+    """Return `count` operators at even distances in a part, without elementwise maps; ValueError for the test part."""
     return spread_over([str(op) for op in operators_of(part) if op.name != "elementwise"], count)
 
 
 def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[Values]:
-    """The `count` best settings for each amount (a column of scores), without duplicates."""
+    """Return the `count` best settings for each amount (a column of scores), without duplicates."""
     order = np.argsort(scores, axis=0, kind="stable")[:count]
     return [settings[i] for i in dict.fromkeys(order.T.ravel().tolist())]
 
 
 def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
-    """Halve the settings on train and choose on validation; return values and regrets by amount, and the operators."""
+    """Halve the settings on train operators and choose on validation ones.
+
+    Return, by amount of the budget, the chosen hyperparameters and their regret, and the operators.
+    """
     modelled(config.env.hardware)
     settings = distinct(config, np.random.default_rng(config.seed))
     for rung in config.rungs:
@@ -110,7 +113,7 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
 
 @command("tune_budgets")
 def main(config: DictConfig, console: Console) -> None:
-    """Choose values for budgets of evaluations and for budgets of processor seconds; write them to a file and print them."""
+    """Choose a strategy's hyperparameters for budgets of evaluations and of processor seconds; write and print them."""
     output = make_folder(config.output)
     kept = Journal(output / f"{config.strategy}_budgets.lines.jsonl")
     by_count, by_time = (tune(config, Tuning(config, kept, console, unit)) for unit in (EVALUATIONS, SECONDS))

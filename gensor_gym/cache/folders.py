@@ -17,9 +17,10 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, else ~/.cache/gensor_gym, else (without a writable home) a folder in the temporary folder.
+    """Return the folder of the user's cache: $GENSOR_GYM_CACHE, else ~/.cache/gensor_gym.
 
-    The folder may not exist yet. ValueError if the variable names a file.
+    Without a writable home it is a folder in the temporary folder. The folder may not exist yet. ValueError if the variable names
+    a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
@@ -32,19 +33,19 @@ def cache_dir() -> Path:
 
 
 def can_be_made(folder: Path) -> bool:
-    """Whether a folder exists and is writable, or can be created."""
+    """Return whether a folder exists and is writable, or can be created."""
     place = next(str(path) for path in (folder, *folder.parents) if os.path.exists(path))
     return os.access(place, os.W_OK | os.X_OK)
 
 
 def _temporary() -> Path:
-    """This user's folder in the temporary folder. If another user has taken its name, a folder of this process."""
+    """Return this user's folder in the temporary folder; a folder of this process if another user has taken the name."""
     folder = Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
     return folder if not os.path.lexists(folder) or is_own_folder(folder) else _own_folder("cache")
 
 
 def home_folder() -> Path | None:
-    """The user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
+    """Return the user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -53,7 +54,7 @@ def home_folder() -> Path | None:
 
 
 def make_cache_dir(name: str) -> Path:
-    """The folder `name` in `cache_dir()`, for this user only, created if missing.
+    """Return the folder `name` in the user's cache, created if missing, to which only this user has access.
 
     ValueError names a folder that cannot be created. Permissions of another user's folder and of $GENSOR_GYM_CACHE itself do not
     change. Code belongs in a `private_dir`.
@@ -72,7 +73,7 @@ def make_cache_dir(name: str) -> Path:
 
 
 def private_dir(name: str) -> Path:
-    """The cache's folder `name`, for code. If others can write to it, warn and return a folder of this process."""
+    """Return a folder in the cache for loadable code. If others can write to it, warn and return a folder of this process."""
     folder = make_cache_dir(name)
     if is_own_folder(folder, cache_dir()):
         return folder
@@ -85,7 +86,7 @@ def private_dir(name: str) -> Path:
 
 @functools.cache
 def _own_folder(name: str) -> Path:
-    """A temporary folder of this process, deleted when the process ends."""
+    """Return a temporary folder of this process, deleted when the process ends."""
     folder = tempfile.mkdtemp(prefix=f"gensor-gym-{name}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

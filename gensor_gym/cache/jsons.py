@@ -14,7 +14,7 @@ from gensor_gym.files import write_whole
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None if the file is missing or does not contain an object."""
+    """Return the object in a JSON file; None if the file is missing or does not contain an object."""
     try:
         return foreign.read_json(path)
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """Same as `read_json`, for files of this user only: if others can write the file, warn and return None."""
+    """Return the object in a JSON file, like `read_json`. If others can write the file, warn and return None."""
     if path.exists() and not is_private(path):
         text = f"{path} belongs to another user or can be written by others: it is not believed"
         warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -14,7 +14,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder (for a link, the target) belongs to this user and nobody else can write to it."""
+    """Return whether a file or folder (for a link, the target) belongs to this user and nobody else can write to it."""
     try:
         return _is_private(path.stat())
     except OSError:
@@ -22,7 +22,7 @@ def is_private(path: Path) -> bool:
 
 
 def is_own_folder(folder: Path, base: Path | None = None) -> bool:
-    """Whether this user alone can write a folder and its parents up to `base`.
+    """Return whether this user alone can write a folder and its parents up to `base`.
 
     False inside a folder in which everybody may replace files. /tmp is no such folder, because it has the sticky bit.
     """
@@ -38,12 +38,12 @@ def is_own_folder(folder: Path, base: Path | None = None) -> bool:
 
 
 def is_own(path: Path, base: Path | None = None) -> bool:
-    """Whether this user alone can write a file and its folder. Other files are neither loaded nor trusted."""
+    """Return whether this user alone can write a file and its folder. Other files are neither loaded nor trusted."""
     return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
 
 
 def read_own(path: Path) -> bytes:
-    """Content of a file that only this user can write, with its folder; ValueError with the reason for other files.
+    """Return the content of a file that, like its folder, only this user can write. ValueError with the reason for other files.
 
     The check is on the opened folder and file, so that nobody can exchange them before the read.
     """
@@ -87,7 +87,7 @@ def made_own(folder: Path) -> bool:
 
 
 def _is_strange(path: Path) -> bool:
-    """Whether an entry of a protected folder is a link, belongs to another user, or is writable by everybody.
+    """Return whether an entry of a protected folder is a link, belongs to another user, or is writable by everybody.
 
     Entries that their group can write to are accepted, because the folder keeps the group out.
     """
@@ -104,5 +104,5 @@ def _is_private(known: os.stat_result) -> bool:
 
 
 def _is_open(known: os.stat_result) -> bool:
-    """Whether everybody may replace files in a folder: all can write to it, and it has no sticky bit."""
+    """Return whether everybody may replace files in a folder: all can write to it, and it has no sticky bit."""
     return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

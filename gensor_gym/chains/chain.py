@@ -1,8 +1,8 @@
-"""The structure of a chain: a matrix product, row-wise loops over its result (a row nest), and a second matrix product.
+"""Recognise chains: a matrix product, loops over the rows of its result (a row nest), and a second matrix product.
 
-The names are those of attention: the first product computes scores, the nest turns them into weights, and the second product
-sums over the weights' columns. A chain is recognised by axes, never by names. In a product, the batch is the axes of both
-operands and the output, rows are those of the left operand and the output, and columns those of the right operand and the output.
+The names are those of attention: the first product computes scores, the nest turns them into weights, and the second product sums
+over the weights' columns. A chain is recognised by axes, never by names. In a product, the batch is the axes of both operands and
+the output, rows are those of the left operand and the output, and columns those of the right operand and the output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Matrix:
-    """A strided matrix in a tensor, one for each element of the batch. Offset and strides are in elements."""
+    """A matrix in a tensor for each element of the batch, with any strides. Offset and strides are in elements."""
 
     tensor: str
     offset: int
@@ -40,32 +40,38 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations for one element of the batch."""
+        """Number of floating-point operations of the product for one element of the batch."""
         return 2 * self.rows * self.columns * self.inner
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain: out = nest(left @ first) @ second for each element of the batch."""
+    """A chain of two matrix products, such as attention: out = nest(left @ first) @ second for each element of the batch.
+
+    `nest` is a function of each row of the scores `left @ first`, such as softmax.
+    """
 
     graph: Dataflow
     batch: tuple[int, ...]
-    """Extents of the batch, the outermost first."""
+    """Extents of the batch axes, the outermost first."""
     products: tuple[Product, Product]
     left: Matrix
     first: Matrix
     second: Matrix
     out: Matrix
     scores: str
-    """Name of the first product's value, which the nest reads."""
+    """Name of the first product's result, which the row nest reads."""
     weights: str
-    """Name of the nest's value, which the second product reads; equal to `scores` if there is no nest."""
+    """Name of the row nest's result, which the second product reads; equal to `scores` if there is no nest."""
     middle: RowNest | None
-    """The row nest over the rows of all batch elements and the columns of the scores. None if no nest is between the products."""
+    """The row nest between the products, over the rows of all batch elements and the columns of the scores.
+
+    None if nothing is computed between the products.
+    """
 
     @property
     def dtype(self) -> str:
-        """Data type of the operands `left`, `first`, `second` and of `out`. Scores and weights are float32."""
+        """Data type of the operands `left`, `first` and `second` and of `out`. Scores and weights are float32."""
         return self.graph.outputs[0].dtype
 
     @property
@@ -80,14 +86,17 @@ class Chain:
 
     @cached_property
     def elements(self) -> int:
-        """Number of elements of the batch."""
+        """Number of elements of the batch: the product of its extents."""
         found = 1
         for extent in self.batch:
             found *= extent
         return found
 
     def nest_of_pitch(self, pitch: int) -> RowNest:
-        """The nest for scores and weights whose rows are `pitch` elements apart. ValueError if the chain has no nest."""
+        """Return the row nest between the products for scores and weights whose rows are `pitch` elements apart in memory.
+
+        ValueError if nothing is between the products.
+        """
         if self.middle is None:
             raise ValueError(f"{self.graph.name}: there is nothing between the products")
 
@@ -103,12 +112,12 @@ class Chain:
 
 
 def is_chain(graph: Dataflow) -> bool:
-    """Whether a graph has exactly two products; `chain_of` checks the other conditions."""
+    """Return whether a graph has exactly two products; `chain_of` checks the other conditions."""
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """Recognise a graph as a chain; ValueError with the reason if it is not one."""
+    """Recognise a graph as a chain of two matrix products, such as attention; ValueError with the reason if it is not one."""
     nodes, views = dict(graph.nodes), read_views(graph)
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     result, out = written_view(graph)
@@ -145,7 +154,10 @@ def chain_of(graph: Dataflow) -> Chain:
 
 @dataclass(frozen=True)
 class _Batched:
-    """View with axes [batch, rows, columns]. `batch` has (extent, stride) of each part of the batch."""
+    """A strided view of a matrix for each element of the batch.
+
+    `batch` holds the (extent, stride) parts of the batch axis; `row` and `column` are the strides of the other two axes.
+    """
 
     view: Strided
     batch: tuple[tuple[int, int], ...]
@@ -167,7 +179,7 @@ class _Batched:
 
 
 def shape_of(op: Operator) -> Product:
-    """Extents of a matrix product, batched or not; ValueError for any other operator."""
+    """Return the extents of a matrix product, batched or not; ValueError for any other operator."""
     plain = op.body == "multiply_add" and op.divisor == 1 and len(op.reads) == 2 and len(op.reduce) == 1
     accesses = (*op.reads, op.write)
     steps = [tuple(next((a for a, c in enumerate(row) if c), -1) for row in access.coefficients) for access in accesses]
@@ -181,13 +193,16 @@ def shape_of(op: Operator) -> Product:
 
 
 def _is_whole(access: object) -> bool:
-    """Whether every dimension of an access is indexed by one axis, without offset."""
+    """Return whether every dimension of an access is indexed by one axis, without offset."""
     rows, offset = access.coefficients, access.offset  # type: ignore[attr-defined]
     return all(sum(row) == 1 for row in rows) and not any(offset)
 
 
 def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
-    """Nodes from the product `first` to the operand `name` of the second, in graph order; ValueError if `first` is not read."""
+    """Return the nodes between the first product and the left operand `name` of the second product, in graph order.
+
+    ValueError if the operand does not depend on the first product, whose name is `first`.
+    """
     wanted, waiting = set(), [name]
     while waiting:
         one = waiting.pop()
@@ -220,7 +235,10 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """Replace quotients by constants with products, which take a tenth of the time and stay within a quotient's error bound."""
+    """Replace divisions by constants with multiplications in a node's expression.
+
+    A multiplication takes a tenth of the time and stays within a division's error bound.
+    """
     return Map(_inverted(node.expression)) if isinstance(node, Map) else node
 
 
@@ -251,7 +269,7 @@ def _check_nest(chain: Chain) -> None:
 
 
 def goes_row_by_row(nest: RowNest, access: Access) -> bool:
-    """Whether an access traverses its tensor in row-major order without gaps, as a product writes its result."""
+    """Return whether an access reads or writes its tensor row by row without gaps, as a product writes its result."""
     step = nest.columns
     for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
         if extent > 1 and found != step:

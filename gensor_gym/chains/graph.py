@@ -1,4 +1,4 @@
-"""The graph of schedules of one chain of products (attention) on a CPU, with the interface that searches use."""
+"""The construction graph of schedules of a chain of two products (attention) on a CPU, with the interface that searches use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ ACTIONS = actions_of(FIELDS)
 
 
 class ChainGraph(FieldGraph[ChainSchedule]):
-    """Construction graph of a chain on a CPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
+    """Construction graph of a chain of two products on a CPU.
+
+    Nodes are schedules of `operator` for `hardware`, edges raise or lower one field.
+    """
 
     actions, kind, parts = ACTIONS, ChainSchedule, TERMS
     model: ChainModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Recognise the chain and build its model. ValueError for another graph, a machine but a CPU, or a space but `gir`."""
+        """Recognise the operator as a chain and build its analytic model.
+
+        ValueError for an operator that is no chain, a machine that is no CPU, or another space than `gir`.
+        """
         if hardware.kind != "cpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: expected a CPU and space gir")
         self.operator, self.hardware, self.space = operator, hardware, space

@@ -1,8 +1,8 @@
-"""Rules and analytic model of chains on a CPU, for many schedules at once.
+"""Limits and analytic model of chains of two products (attention) on a CPU, for many schedules at once.
 
 The time is the longer of computation and traffic, plus a share of the shorter, plus a launch. Cycles of both products are counted
-by instruction (two multiply-adds and two loads a cycle, four cycles between additions to one sum), those of the nest by the model
-of fused operators, and those of copies by element. The form is our own.
+by instruction (two multiply-adds and two loads a cycle, four cycles between additions to one sum), those of the row nest between
+them by the model of fused operators, and those of copies by element. The form is our own.
 """
 
 from __future__ import annotations
@@ -21,33 +21,39 @@ from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
-"""Terms of the latency in seconds: launch, first product, nest, second product, copies, and traffic of the tensors."""
-_LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
-"""Constants of the model.
+"""Names of the terms of the predicted time, in seconds.
 
-In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step without its
+In order: launch, first product, row nest, second product, copies, and traffic of the tensors.
+"""
+_LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
+"""Constants of the analytic model.
+
+In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step in addition to its
 multiply-adds; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
 transpose an element.
 """
 _WAY = 4096
 """Distance in bytes between addresses that map to the same set of the first-level cache."""
 _SPARE = 1
-"""Number of registers for the broadcast factor, in addition to the tile and a row of the right operand."""
+"""Number of vector registers for the broadcast element of the left operand.
+
+The tile and a row of the right operand have registers of their own.
+"""
 
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class ChainModel:
-    """Limits and analytic model of one chain on one machine."""
+    """Limits and analytic model of one chain of two products (attention) on one CPU."""
 
     chain: Chain
     hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B].
+        """Return whether each schedule of int32 [B, ROW] is legal, bool [B].
 
-        Registers and caches suffice, and no value is needlessly large.
+        Registers and caches must suffice, and no field may be needlessly large.
         """
         header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
@@ -68,11 +74,11 @@ class ChainModel:
 
     @property
     def _always(self) -> bool:
-        """Whether both right operands are copied with every schedule."""
+        """Whether every schedule copies the right operands of both products, because their rows are not contiguous."""
         return is_copied(self.chain.first, False) and is_copied(self.chain.second, False)
 
     def _unit(self, header: Columns) -> np.ndarray:
-        """Number [B] of elements of a thread's scratch memory: `Room.unit` or slightly more."""
+        """Return an upper bound [B] on the number of elements of a thread's scratch memory (`Room.unit`)."""
         found = header["block"] * pitch_of(self.chain) + header["rows"] * self._kept
         for matrix, product, name in self._rights:
             width = header[name] * header["vector"]
@@ -87,11 +93,14 @@ class ChainModel:
 
     @cached_property
     def _kept(self) -> int:
-        """Number of elements of the nest's buffers for one row."""
+        """Number of elements of scratch memory in which the row nest keeps values for one row."""
         return Room(self.chain, 0, (1, 1), (False, False), 1).unit
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
+        """Predict the seconds of schedules int32 [B, ROW].
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
+        """
         header, chain = ChainSchedule.columns(rows), self.chain
         block = np.minimum(header["block"], chain.rows)
         of_task = np.minimum(block * header["loop"], chain.rows)
@@ -112,7 +121,11 @@ class ChainModel:
         return np.stack([whole, *(found[name] for name in TERMS)], axis=1)
 
     def _product(self, header: Columns, matrix: Matrix, product: Product, name: str, stores: float) -> np.ndarray:
-        """Cycles [B] of a product for one row; `matrix` is its right operand."""
+        """Return the cycles [B] in which one row of a product is computed.
+
+        `matrix` is the product's right operand, `name` the field with the width of its register tile, `stores` the accesses to C
+        per vector.
+        """
         height, vectors, width = header["height"], header[name], header["vector"]
         depth = np.where((header["depth"] == 0) | (header["depth"] > product.inner), product.inner, header["depth"])
         side = height * vectors
@@ -127,10 +140,11 @@ class ChainModel:
         return cycles * (tiles + 0.5 * last) / height * blocks
 
     def _waiting(self, header: Columns, matrix: Matrix, depth: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Cycles until a row of `row` bytes of the right operand has arrived, in one step of a sum.
+        """Return the cycles [B] that one step of a sum waits for its row of `row` bytes of the right operand.
 
-        Rows that are a power of two apart map to few sets of a cache, so that only a share of it is usable and more rows evict
-        one another. With a cache of 2 MB, 384 rows that are 4 KB apart take 5.0 ms, and copied rows 3.7 ms.
+        `depth` rows are used again and again. Rows whose distance is a multiple of a large power of two map to few sets of a
+        cache, so that only a share of it is usable and rows evict one another. With a cache of 2 MB, 384 rows that are 4 KB apart
+        take 5.0 ms, and copied rows 3.7 ms.
         """
         apart = math.gcd(4 * matrix.row, _WAY) or _WAY
         share = np.where(_copied(matrix, header), 1.0, np.minimum(1.0, row / apart))
@@ -140,7 +154,10 @@ class ChainModel:
         return found
 
     def _nest(self, header: Columns) -> np.ndarray:
-        """Cycles [B] of the nest for one row, by the model of fused operators for rows in a near cache."""
+        """Return the cycles [B] for one row of the row nest between the products.
+
+        They are those of the model of fused operators, for rows in a near cache.
+        """
         found = np.zeros(len(header["rows"]))
         if self.chain.middle is None:
             return found
@@ -154,7 +171,7 @@ class ChainModel:
         return {}
 
     def _cycles_of(self, key: tuple[int, int, int]) -> float:
-        """Cycles of the nest for one row; `key` is (vector, rows, tile)."""
+        """Return the cycles of the row nest between the products for one row; `key` is (vector, rows, tile) of its schedule."""
         if key not in self._known:
             nest = self.chain.middle
             assert nest is not None

@@ -1,4 +1,4 @@
-"""The structure of a panel: a product with post-ops, and a row nest that reads the product's value row by row.
+"""Recognise panels: a matrix product with post-ops, and loops over the rows of its result (a row nest).
 
 An example is a product followed by a layer norm. A panel is recognised by axes, like a chain. Its graph has several outputs if
 other kernels read the product's value, or several values of the nest.
@@ -22,30 +22,36 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel: made = product(reads), and the nest computes its outputs from `made`."""
+    """A matrix product and a row nest after it (loops over the rows of its result).
+
+    The product computes the value `made` from the inputs `reads`, and the nest computes the outputs from `made`.
+    """
 
     graph: Dataflow
     product: Operator
     """The product with its post-ops; frozen (`Operator.freeze`) if its weights are constant."""
     reads: tuple[str, ...]
-    """Inputs of the graph, in the order of the product's inputs."""
+    """Names of the graph's inputs that the product reads, in the order of the product's inputs."""
     made: str
-    """Name of the product's value [.., columns], which the nest reads; also an output of the graph if another kernel reads it."""
+    """Name of the product's result [.., columns], which the row nest reads.
+
+    It is also an output of the graph if another kernel reads it.
+    """
     nest: RowNest
 
     @property
     def columns(self) -> int:
-        """Index of the product's last spatial axis, the columns of its value."""
+        """Index of the product's axis that runs along the columns of its value."""
         return self.product.spatial[-1]
 
     @cached_property
     def lowered(self) -> Lowered:
-        """Instruction graph of the nest."""
+        """Instruction graph of the row nest after the product."""
         return lower(self.nest, placement(self.nest))
 
     @cached_property
     def home(self) -> str | None:
-        """Output whose memory holds the product's value until the nest has read it; None if no output can.
+        """Name of the output whose memory holds the product's value until the row nest has read it; None if no output can.
 
         It is the value's own output, or an output of the same layout whose elements are written only after the value's elements
         are read.
@@ -60,7 +66,10 @@ class Panel:
         return None
 
     def _is_last(self, cell: str, output: str) -> bool:
-        """Whether no tile of the product's value is loaded after a tile of `cell` is stored to `output`."""
+        """Return whether `output` can share memory with the product's value.
+
+        Each tile of the product's value must be loaded before a tile of `cell` is stored to `output`.
+        """
         stored = False
         for instruction in (one for kernel in self.lowered.kernels for part in kernel.passes for one in part.along):
             read, target = [part.access for _, part in instruction.sources if part.access is not None], instruction.target.access
@@ -71,12 +80,15 @@ class Panel:
 
 
 def is_panel(graph: Dataflow) -> bool:
-    """Whether a graph has exactly one product; `panel_of` checks the other conditions."""
+    """Return whether a graph has exactly one product; `panel_of` checks the other conditions."""
     return sum(isinstance(node, Contract) for _, node in graph.nodes) == 1
 
 
 def panel_of(graph: Dataflow) -> Panel:
-    """Recognise a graph as a panel; ValueError with the reason if it is not one."""
+    """Recognise a graph as a panel: a matrix product with loops over the rows of its result.
+
+    ValueError with the reason if it is not one.
+    """
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
@@ -103,7 +115,10 @@ def panel_of(graph: Dataflow) -> Panel:
 
 
 def _only_reader(graph: Dataflow, name: str) -> str | None:
-    """The one node that reads a value, directly or through views; None if the value is an output or has several readers."""
+    """Return the one node that reads a value, directly or through views.
+
+    The result is None if the value is an output of the graph or has several readers.
+    """
     waiting, found = [name], list[str]()
     while waiting:
         one = waiting.pop()

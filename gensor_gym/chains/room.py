@@ -1,4 +1,7 @@
-"""Layout of a thread's scratch memory for a chain: copies of right operands, scores, and row buffers of the nest."""
+"""Layout of a CPU thread's scratch memory for a chain of two products.
+
+It holds copies of the right operands, the scores, and the row buffers of the nest between the products.
+"""
 
 from __future__ import annotations
 
@@ -12,31 +15,37 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 LINE = 16
-"""Elements of a cache line, to which every part is aligned."""
+"""Number of float32 elements in a cache line, to which every part of the scratch memory is aligned."""
 _SHORT = {"add", "subtract", "multiply", "negative", "maximum", "minimum"}
-"""Scalar functions that take no longer than a load."""
+"""Scalar functions that take no longer than a load, so that their results are computed again instead of stored."""
 
 
 def ceil_to(size: int, unit: int) -> int:
-    """The smallest multiple of `unit` that is at least `size`."""
+    """Round `size` up to a multiple of `unit`."""
     return -(-size // unit) * unit
 
 
 def pitch_of(chain: Chain) -> int:
-    """Distance between rows of scores, in elements: whole cache lines, not a multiple of 64, so that rows use many cache sets."""
+    """Return the distance between rows of scores in memory, in elements.
+
+    It is whole cache lines and not a multiple of 64, so that rows use many cache sets.
+    """
     lines = ceil_to(chain.columns, LINE) // LINE
     return LINE * (lines + (lines % 4 == 0))
 
 
 def is_copied(matrix: Matrix, copy: bool) -> bool:
-    """Whether a right operand is copied, because the schedule requests it (`copy`) or because its rows are not contiguous."""
+    """Return whether a product's right operand is copied.
+
+    The schedule can request the copy (`copy`), and it is necessary if the operand's columns are strided.
+    """
     return copy or matrix.column not in (0, 1)
 
 
 def placement(nest: RowNest) -> Placement:
-    """Placement of the nest's values that are used in a later pass.
+    """Choose the memory level of each value that several passes of the row nest read.
 
-    Loads are repeated, values of one short operation are recomputed, and all others are kept in a row buffer.
+    Inputs are loaded again, values of one short operation are computed again, and all others are kept in a row buffer.
     """
     return tuple(_level(nest, name) for name in nest.crossing)
 
@@ -54,41 +63,45 @@ def _words(expression: Expression) -> set[str]:
 
 
 def lowered(chain: Chain, nest: RowNest) -> Lowered:
-    """Instruction graph of the nest between the products."""
+    """Lower the row nest between a chain's products to its instruction graph."""
     return lower(nest, placement(nest))
 
 
 @dataclass(frozen=True)
 class Room:
-    """Layout of a thread's scratch memory. Offsets are in elements."""
+    """Layout of a CPU thread's scratch memory for a chain of two products.
+
+    In order, it holds copies of the right operands, the scores of `block` rows, and the row buffers of the nest. Offsets are in
+    elements.
+    """
 
     chain: Chain
     block: int
     widths: tuple[int, int]
-    """Number of columns of each product's register tile."""
+    """Number of columns in the register tile of each product."""
     copied: tuple[bool, bool]
     rows: int
 
     @cached_property
     def copies(self) -> tuple[int, int]:
-        """Number of elements of each right operand's copy, in whole register tiles; 0 if it is not copied."""
+        """Number of elements of the copy of each product's right operand, in whole register tiles; 0 if it is not copied."""
         shapes = zip(self.chain.products, self.widths, self.copied, strict=True)
         first, second = (copied * one.inner * ceil_to(one.columns, width) for one, width, copied in shapes)
         return ceil_to(first, LINE), ceil_to(second, LINE)
 
     @property
     def scores(self) -> int:
-        """Offset of the scores, after the copies."""
+        """Offset of the scores in the scratch memory, after the copies of the right operands."""
         return sum(self.copies)
 
     @property
     def kept(self) -> int:
-        """Offset of the nest's row buffers."""
+        """Offset of the row nest's buffers in the scratch memory, after the scores."""
         return self.scores + self.block * pitch_of(self.chain)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Offset of each of the nest's row buffers from `kept`, by name."""
+        """Offset of each row buffer of the nest, counted from `kept`, by name of the buffer."""
         if self.chain.middle is None:
             return {}
         found, place = {}, 0
@@ -99,7 +112,7 @@ class Room:
 
     @cached_property
     def unit(self) -> int:
-        """Number of elements of a thread's scratch memory."""
+        """Number of elements of a thread's whole scratch memory."""
         nest = self.chain.middle
         kernels = lowered(self.chain, nest).kernels if nest is not None else ()
         return self.kept + ceil_to(sum(self.rows * b.elements for k in kernels for b in k.buffers(Level.SRAM)), LINE)

@@ -1,4 +1,4 @@
-"""A schedule of a chain on a CPU: a row of int32 with named fields."""
+"""A schedule of a chain of two products (attention) on a CPU: a row of int32 with named fields."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ FIELDS = (
 )  # fmt: skip
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
-"""Last index of each field."""
+"""Index of the last value of each field."""
 
 
 class ChainSchedule(FieldSchedule):
-    """An immutable row with, for each field, the index of its value. Schedules with equal rows are equal."""
+    """An immutable schedule of a chain on a CPU: a row of int32 with, for each field, the index of its value.
+
+    Schedules with equal rows are equal.
+    """
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
+        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
+
+        A field that the text lacks gets the first of its values in `FIELDS`.
+        """
         return cls(cls.row_of(cls.words(text)))

@@ -1,4 +1,4 @@
-"""Strided views: positions of a value's elements in a tensor, so that transposes, slices, reshapes and repetitions move no data.
+"""Strided views of tensors, with which transposes, slices, reshapes and repetitions move no data.
 
 An axis may need several strides, such as one axis over batch and heads. So it consists of parts, outermost first, each with an
 extent and a stride.
@@ -15,24 +15,27 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Map, Node, Reshape, Shape, Slice, Transpose
 
 Part = tuple[int, int]
-"""A part of an axis: (extent, stride in elements)."""
+"""A part of an axis: (extent, stride). The stride is in elements."""
 Axis = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Strided:
-    """Positions of a value's elements in a tensor: `offset` plus the contribution of each axis, in elements."""
+    """Positions of a value's elements in a tensor: `offset` plus the contribution of the index along each axis, in elements."""
 
     tensor: str
     offset: int
     axes: tuple[Axis, ...]
 
     def permuted(self, order: Sequence[int]) -> Strided:
-        """The view whose axis i is axis `order[i]` of this view."""
+        """Return the transposed view, whose axis i is axis `order[i]` of this view."""
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """The view of elements `start` to `stop` (exclusive) of an axis; None if they are no whole steps of its first part."""
+        """Return the view of elements `start` to `stop` (exclusive) of an axis.
+
+        None if the axis has several parts and the range is not a whole number of steps of the outermost part.
+        """
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:
@@ -42,7 +45,7 @@ class Strided:
         return Strided(self.tensor, self.offset + start // step * stride, axes)
 
     def repeated(self, to: Shape) -> Strided:
-        """The view repeated to shape `to`: axes of extent 1 and new leading axes get stride 0."""
+        """Return the view broadcast to shape `to`: axes of extent 1 and new leading axes get stride 0."""
         new = len(to) - len(self.axes)
         sizes = [1] * new + [math.prod(size for size, _ in axis) for axis in self.axes]
         kept = ((),) * new + self.axes
@@ -50,7 +53,10 @@ class Strided:
         return Strided(self.tensor, self.offset, tuple(axes))
 
     def reshaped(self, to: Shape) -> Strided | None:
-        """The view of the same elements, in the same order, with shape `to`; None if a part would be cut unevenly."""
+        """Return the view of the same elements, in the same order, with shape `to`.
+
+        The result is None if a part of an axis would be cut unevenly.
+        """
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
         if None in axes:
@@ -59,7 +65,7 @@ class Strided:
 
 
 def merged(*parts: Part) -> Axis:
-    """Merge parts into an axis of as few parts as possible; parts of extent 1 are dropped."""
+    """Make an axis from (extent, stride) parts, merged into as few parts as possible. Parts of extent 1 are dropped."""
     found: list[Part] = []
     for extent, stride in parts:
         if extent == 1:
@@ -72,7 +78,10 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """Remove the innermost parts of `left` and return them as an axis of `extent` elements; None if they do not divide evenly."""
+    """Remove the innermost parts of `left` and return them as an axis of `extent` elements.
+
+    The result is None if the parts do not divide evenly.
+    """
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -89,12 +98,15 @@ def _taken(left: list[Part], extent: int) -> Axis | None:
 
 
 def dense(tensor: str, shape: Shape) -> Strided:
-    """View of all elements of a row-major tensor."""
+    """Return the view of a whole row-major tensor of a given name and shape."""
     return Strided(tensor, 0, tuple(merged((extent, math.prod(shape[axis + 1 :]))) for axis, extent in enumerate(shape)))
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Views, by name, of all values that are an input, or a view or copy of one; copies may round or convert."""
+    """Return, by name, the views of all inputs and of all values that are a view or a copy of an input.
+
+    A copy may round or convert to another data type.
+    """
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -120,9 +132,10 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(name, view) of the value that a graph writes: its only output, or the value behind an output that is a view.
+    """Return (name, view) of the value that a graph writes, and the order in which it is written.
 
-    ValueError for several outputs, or for a view that strides cannot express.
+    If the only output rearranges another value, it is the name of that value. ValueError for several outputs, or for an order
+    that strides cannot express.
     """
     if len(graph.returns) != 1:
         raise ValueError(f"{graph.name}: {len(graph.returns)} outputs, expected one of a chain of products")
@@ -141,7 +154,10 @@ def written_view(graph: Dataflow) -> tuple[str, Strided]:
 
 
 def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-    """Cut axes of equal extent into common parts: (extents of the parts, strides of each axis). None if that is impossible."""
+    """Cut axes of equal extent into common parts.
+
+    Return (extents of the parts, strides of each axis along the parts); None if that is impossible.
+    """
     left = [list(axis) for axis in axes]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in axes]

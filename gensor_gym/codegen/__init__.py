@@ -1,4 +1,4 @@
-"""Code generation: `generate` turns a schedule into C or CUDA C, `build` also compiles it and returns a callable kernel."""
+"""Code generation: `generate` turns a schedule into C, CUDA or HIP, `build` also compiles it and returns a callable kernel."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from gensor_gym.operators.types import Operator
 
 
 class BuiltKernel(Kernel):
-    """A kernel that can be called."""
+    """A generated kernel that can be called with arrays; it is compiled and loaded at the first call at the latest."""
 
     @cached_property
     def loaded(self) -> LoadedKernel:
@@ -37,14 +37,15 @@ class BuiltKernel(Kernel):
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 
     def bind(self, *arrays: Any) -> Bound:
-        """A function without arguments that runs the kernel on `arrays`, the inputs and optionally the output, without checks.
+        """Return a function without arguments that runs the kernel on `arrays`: the inputs and, optionally, the output.
 
-        The arrays are checked here: ValueError as in a call of the kernel, and if an input would have to be copied.
+        The arrays are checked here, and calls check nothing. ValueError as in a call of the kernel, and if an input would have to
+        be copied.
         """
         return self.loaded.bind(*arrays)
 
     def as_torch(self) -> Callable[..., Any]:
-        """The kernel as a custom operator of torch, which torch.compile and torch.export keep (`runtime.torch_operator`).
+        """Return the kernel as a custom operator of torch, which torch.compile and torch.export keep (`runtime.torch_operator`).
 
         RuntimeError if the first call of this method happens within compiled code.
         """
@@ -57,18 +58,20 @@ class BuiltKernel(Kernel):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle: all fields except the loaded kernel, which another process loads itself."""
+        """Return the state to pickle: all fields except the loaded kernel, which another process loads itself."""
         return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
 def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> Kernel:
-    """Write the kernel's source for a schedule on `hw` (a name or a Hardware), in the language of its target; compile nothing.
+    """Write the source of an operator's kernel for a schedule on the machine `hw`, and compile nothing.
+
+    `hw` is a name or a Hardware; it determines the language.
 
     A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of two products a
     `chains.ChainSchedule` (on a GPU a `GpuChainSchedule`), and a product followed by a row nest the `Schedule` of the product.
 
-    On a CPU, if the operator is frozen and the schedule packs its weights, the kernel reads the copy that its entry
-    `Kernel.prepares` packed. Call that entry again after changing the weights.
+    On a CPU, if the operator is frozen and the schedule packs its weights, the kernel reads a packed copy of the weights. Its
+    entry `Kernel.prepares` makes that copy; call it again after changing the weights.
     """
     from gensor_gym import hardware
 
@@ -85,9 +88,10 @@ def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:
 
 
 def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> BuiltKernel:
-    """A callable kernel for a schedule. C is compiled now (CompileError if that fails), GPU code at the kernel's first call.
+    """Build a callable kernel of an operator for a schedule on the machine `hw`.
 
-    ValueError if the schedule is not legal in any space, or if no code can be generated for it.
+    C is compiled now (CompileError if that fails), GPU code at the kernel's first call. ValueError if the schedule is not legal
+    in any space, or if no code can be generated for it.
     """
     from gensor_gym import hardware
 
@@ -100,6 +104,6 @@ def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardwa
 
 
 def built(kernel: Kernel) -> BuiltKernel:
-    """Make generated code callable, compiled as by `build`."""
+    """Make a generated kernel callable. C is compiled now, GPU code at the first call."""
     targets.get(kernel.language).prepare(kernel)
     return BuiltKernel(**{field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 COMPILE_SECONDS = {"c": 60.0, "cuda": 60.0, "hip": 120.0}
-"""Time limit by language, which only huge unrolled kernels exceed; they are slow anyway. clang for AMD GPUs needs more time."""
+"""Language -> time limit of a compilation, in seconds.
+
+Only huge unrolled kernels exceed it; they are slow anyway. clang for AMD GPUs needs more time.
+"""
 DEVICE_COMPILE_SECONDS = 30.0
-"""Time limit of a compilation for whose result a device waits: the slowest of three thousand took 27.5 s."""
+"""Time limit, in seconds, of a compilation for which a device waits: the slowest of three thousand took 27.5 s."""

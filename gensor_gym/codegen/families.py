@@ -1,4 +1,6 @@
-"""Families of computations that share a kind of schedule, a construction graph of schedules and a code generator.
+"""Families of computations: plain operators, panels, chains, and row nests.
+
+The computations of a family share a kind of schedule, a construction graph of schedules and a code generator.
 
 A new family is a class here, an entry in `FAMILIES`, a folder of its own, and a method `generate_..` of the targets that support
 it (`codegen/targets/target.py`); CONTRIBUTING.md lists the rest. Other code finds the family of a computation by `family_of`.
@@ -41,28 +43,34 @@ class Family(Protocol):
 
     @property
     def schedules(self) -> Mapping[str, type[AnySchedule]]:
-        """Class of the family's schedules for each kind of machine (`Hardware.kind`)."""
+        """Class of the family's schedules for each kind of machine (`Hardware.kind`, such as `cpu`)."""
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation belongs to the family; called only if no earlier family of `FAMILIES` accepts it."""
+        """Return whether the computation belongs to the family.
+
+        It is called only if no earlier family of `FAMILIES` accepts the computation.
+        """
 
     def scheduled(self, computation: Any) -> Operator | Dataflow:
-        """The part of a computation to which its schedules apply: the whole computation, or its product."""
+        """Return the part of a computation to which its schedules apply: the whole computation, or the product in it."""
 
     def graph(self, computation: Any, hardware: Hardware, space: str | None) -> AnyGraph:
-        """The construction graph of the schedules in a space; None means the largest space, which contains all others."""
+        """Return the construction graph of a computation's schedules in a space.
+
+        A `space` of None means the space that contains all others.
+        """
 
     def generate(self, computation: Any, schedule: Any, hardware: Hardware) -> Kernel:
         """Generate the kernel of a schedule; ValueError if no code can be generated for it."""
 
 
 class LoopNests:
-    """The family of plain operators: each is one loop nest."""
+    """The family of plain operators, such as a matrix product or a convolution: each is one loop nest."""
 
     schedules: ClassVar[Schedules] = {"cpu": Schedule, "gpu": Schedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a plain operator, not a fused one."""
+        """Return whether the computation is a plain operator, not a fused one."""
         return isinstance(computation, Operator)
 
     def scheduled(self, computation: Operator) -> Operator:
@@ -70,21 +78,24 @@ class LoopNests:
         return computation
 
     def graph(self, computation: Operator, hardware: Hardware, space: str | None) -> ConstructionGraph:
-        """The construction graph of the operator; None means the space `extended`."""
+        """Return the construction graph of the operator's schedules; a `space` of None means `extended`."""
         return ConstructionGraph(computation, hardware, space or "extended")
 
     def generate(self, computation: Operator, schedule: Schedule, hardware: Hardware) -> Kernel:
-        """Generate the kernel of the lowered schedule, in the language of the machine's target."""
+        """Generate the operator's kernel for a schedule, in the language of the machine's target."""
         return targets.target_of(hardware).generate(lower(computation, schedule, hardware))
 
 
 class Panels:
-    """The family of panels: a product with a row nest after it, with the product's schedules."""
+    """The family of panels: a matrix product with a row nest after it, such as a layer norm.
+
+    The schedules are those of the product.
+    """
 
     schedules: ClassVar[Schedules] = {"cpu": Schedule, "gpu": Schedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a fused operator with exactly one product."""
+        """Return whether the computation is a fused operator with exactly one product."""
         return isinstance(computation, Dataflow) and is_panel(computation)
 
     def scheduled(self, computation: Dataflow) -> Operator:
@@ -92,7 +103,7 @@ class Panels:
         return panel_of(computation).product
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ConstructionGraph:
-        """The construction graph of the panel's product; None means the space `extended`."""
+        """Return the construction graph of the product's schedules; a `space` of None means `extended`."""
         return ConstructionGraph(self.scheduled(computation), hardware, space or "extended")
 
     def generate(self, computation: Dataflow, schedule: Schedule, hardware: Hardware) -> Kernel:
@@ -101,12 +112,12 @@ class Panels:
 
 
 class Chains:
-    """The family of chains: two products with a row nest between them, as in attention."""
+    """The family of chains: two matrix products with a row nest between them, as in attention."""
 
     schedules: ClassVar[Schedules] = {"cpu": ChainSchedule, "gpu": GpuChainSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a fused operator with exactly two products."""
+        """Return whether the computation is a fused operator with exactly two products."""
         return isinstance(computation, Dataflow) and is_chain(computation)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
@@ -114,7 +125,7 @@ class Chains:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph | GpuChainGraph:
-        """The construction graph of the chain's schedules; None means the space `gir`."""
+        """Return the construction graph of the chain's schedules; a `space` of None means `gir`."""
         return (ChainGraph if hardware.kind == "cpu" else GpuChainGraph)(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: AnyChainSchedule, hardware: Hardware) -> Kernel:
@@ -128,7 +139,7 @@ class RowNests:
     schedules: ClassVar[Schedules] = {"cpu": GirSchedule, "gpu": GirSchedule}
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is a fused operator; earlier families have accepted panels and chains."""
+        """Return whether the computation is a fused operator; earlier families have accepted panels and chains."""
         return isinstance(computation, Dataflow)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
@@ -136,7 +147,7 @@ class RowNests:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> GirGraph:
-        """The construction graph of the row nest's schedules; None means the space `gir`."""
+        """Return the construction graph of the row nest's schedules; a `space` of None means `gir`."""
         return GirGraph(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: GirSchedule, hardware: Hardware) -> Kernel:
@@ -149,7 +160,7 @@ FAMILIES: tuple[Family, ...] = (LoopNests(), Panels(), Chains(), RowNests())
 
 
 def parsed(computation: Operator | Dataflow, text: str) -> AnySchedule:
-    """Parse the stored text of a schedule, for any kind of machine; ValueError if the text is invalid.
+    """Read a computation's schedule from its stored text, for any kind of machine; ValueError if the text is invalid.
 
     Schedules of one family for different kinds of machines have fields of different names.
     """
@@ -161,10 +172,10 @@ def parsed(computation: Operator | Dataflow, text: str) -> AnySchedule:
 
 
 def family_of(computation: Operator | Dataflow) -> Family:
-    """The first family that accepts a computation."""
+    """Return the first family that accepts a computation."""
     return next(family for family in FAMILIES if family.accepts(computation))
 
 
 def graph_of(computation: Operator | Dataflow, hardware: Hardware, space: str | None = None) -> AnyGraph:
-    """The construction graph of a computation's schedules; None means the largest space, which contains all others."""
+    """Return the construction graph of a computation's schedules; a `space` of None means the space that contains all others."""
     return family_of(computation).graph(computation, hardware, space)

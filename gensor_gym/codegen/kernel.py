@@ -11,16 +11,19 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 PACKS = "gg_pack"
-"""Name of the entry of a prepacked C kernel that only packs the weights."""
+"""Name of the entry of a prepacked C kernel (one that reads weights packed earlier) that only packs the weights."""
 WHOLE = "gg_kernel"
 """Name of the entry of a C kernel that needs no packed weights; a prepacked kernel has it in addition to its launched entries."""
 LAYOUT, FINISH = "_layout", "_finish"
-"""Suffixes of entry names: of launches before the main launch, to lay out operands, and after it, to add up partial results."""
+"""Suffixes of entry names: of launches that lay out operands before the main launch, and that add up partial results after it."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """An entry of the source and its launch shape. For a C kernel, grid and block are (1, 1, 1)."""
+    """One launch of a kernel: an entry of the source, and the shape of its grid and blocks.
+
+    For a C kernel, grid and block are (1, 1, 1).
+    """
 
     entry: str
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -61,12 +64,15 @@ class Kernel:
     The rows are those of a product or of a row nest. 0 for any other kernel.
     """
     tasks_of_block: int = 1
-    """Number of consecutive tasks that together compute one block of rows, each some of its columns."""
+    """Number of consecutive tasks that together compute one block of rows; each computes some of its columns."""
     cleared_bytes: int = 0
     """Number of bytes at the workspace's start that must be zero before the first call. Every call leaves them zero, so they
     are cleared once, after allocation."""
     maps: tuple[TensorMap, ...] = ()
-    """Tensor maps that entries take before the plain arguments; the code that launches a kernel encodes them for its arrays."""
+    """Tensor maps that the kernel's entries take before the plain arguments.
+
+    The code that launches a kernel encodes them for its arrays.
+    """
     packed: str = ""
     """Digest of the precompiled kernel that this object stands for, if its source is not available; else empty."""
 
@@ -88,7 +94,10 @@ class Kernel:
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:
-        """Number of consecutive tasks that compute `rows` rows, from a multiple of `rows`; 0 if these are not whole blocks."""
+        """Return the number of consecutive tasks that compute `rows` rows, starting at a multiple of `rows`.
+
+        It is 0 if these rows are not whole blocks.
+        """
         blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
         return 0 if rest else blocks * self.tasks_of_block
 
@@ -113,7 +122,7 @@ class Kernel:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def in_language(self, language: str) -> Kernel:
-        """This kernel; ValueError if its source is in another language."""
+        """Return this kernel; ValueError if its source is in another language."""
         if self.language != language:
             raise ValueError(f"expected a kernel in language {language!r}, got one in {self.language!r}: {self.operator}")
         return self

@@ -1,4 +1,7 @@
-"""First half of lowering: a schedule's row of integers becomes a frozen `Program`, with tiles by operator axis."""
+"""First half of lowering: a schedule's row of integers becomes a frozen `Program`.
+
+A program has tile sizes in the order of the operator's axes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from gensor_gym.operators.types import Access, Operator
 
 @dataclass(frozen=True)
 class Box:
-    """The bounding box of the elements of one tensor that a tile accesses: `shape[d]` elements along dimension d of the view."""
+    """The bounding box of a tile's accesses to one tensor: `shape[d]` elements along dimension d of the tensor's view."""
 
     access: Access
     shape: tuple[int, ...]  # [D]
@@ -44,7 +47,7 @@ class Program:
     knobs: tuple[tuple[str, int], ...]
 
     def knob(self, name: str) -> int:
-        """Value of the knob with this name."""
+        """Return the value of the knob with this name."""
         return dict(self.knobs)[name]
 
     @property
@@ -60,13 +63,19 @@ class Program:
         return tuple(outer // inner if a in spatial else 1 for a, (inner, outer) in pairs)
 
     def box(self, access: Access, level: int) -> Box:
-        """The box of elements that the tile of `level` accesses in one tensor."""
+        """Return the bounding box of the elements of one tensor that a tile accesses.
+
+        `level` is the index of the tile in `tiles`.
+        """
         tile, rows = self.tiles[level], access.coefficients
         return Box(access, tuple(1 + sum(c * (t - 1) for c, t in zip(row, tile, strict=True)) for row in rows))
 
 
 def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program:
-    """Lower a schedule to a program: slots of the row become operator axes, knob indices become values."""
+    """Lower a schedule to a program.
+
+    Tile sizes are put into the order of the operator's axes, and indices of knobs become the knobs' values.
+    """
     spatial = len(operator.spatial)
     slots = [slot_of(a, spatial) for a in range(len(operator.axes))]
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))
@@ -76,7 +85,10 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
 
 
 def row_of(program: Program) -> np.ndarray:
-    """Row of the schedule that a program was lowered from, with 0 as the level under construction (for `graph.resources`)."""
+    """Return the row of the schedule that a program was lowered from, with 0 as the level under construction.
+
+    `graph.resources` takes such rows.
+    """
     slots = [slot_of(a, len(program.operator.spatial)) for a in range(len(program.operator.axes))]
     rows = [[1] * MAX_AXES for _ in range(MAX_LEVELS + 1)]
     levels = (*program.tiles, *(program.tiles[-1],) * (MAX_LEVELS - len(program.tiles)))

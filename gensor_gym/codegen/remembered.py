@@ -28,18 +28,18 @@ from gensor_gym.operators.types import Operator
 
 FOLDER = "texts"
 LATELY = 256
-"""Number of kernels that a process keeps in memory, the most recently used. A network has some dozens."""
+"""Number of kernels that a process keeps in memory: those used most recently. A network has some dozens."""
 _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
-"""Fields of a kernel that its cache file contains in addition to the launches."""
+"""Fields of a kernel that its cache file contains, in addition to the launches."""
 
 
 def remembered(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> BuiltKernel:
-    """A callable kernel as from `build`, with its source from the cache if it was generated before.
+    """Return a callable kernel as `build` does, with its source from the cache if it was generated before.
 
-    `generated` is the kernel if the caller has it. The cache file of a GPU kernel is never written.
-    ValueError and CompileError as from `build`.
+    `generated` is the kernel if the caller has it. The cache file of a GPU kernel is never written. ValueError and CompileError
+    as from `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
@@ -51,7 +51,10 @@ def remembered(
 
 @functools.lru_cache(maxsize=LATELY)
 def _lately(folder: Path, key: str) -> list[BuiltKernel]:
-    """An empty list in which the caller keeps this key's kernel; later calls return the same list."""
+    """Return the list that keeps the kernel of `key` in this process; it is empty until the caller appends the kernel.
+
+    Calls with equal arguments return the same list, for the last `LATELY` pairs of arguments.
+    """
     return []
 
 
@@ -69,14 +72,17 @@ def _written(
 
 
 def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Hash of everything that a source depends on. Operators and graphs enter by content, since names may be redefined."""
+    """Return a hash of everything that a kernel's source depends on.
+
+    Operators and graphs enter by content, since names may be redefined.
+    """
     parts = [sources(), repr(op), str(schedule), repr(hw)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
 def sources() -> str:
-    """SHA-256 of the package's own source files, a part of the keys of cached results."""
+    """Return the SHA-256 of the package's own source files, which is part of the keys of cached results."""
     folder = Path(__file__).parents[1]
     files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
     found = hashlib.sha256()
@@ -91,7 +97,7 @@ def _text(kernel: Kernel) -> str:
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a cache file; None if the file is missing or incomplete, or if other users can write to it."""
+    """Return the kernel in a cache file; None if the file is missing or incomplete, or if other users can write to it."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

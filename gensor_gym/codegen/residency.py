@@ -1,4 +1,7 @@
-"""Occupancy: number of a kernel's blocks resident on a multiprocessor, as the rules of legality and the model count it."""
+"""Occupancy: the number of a kernel's blocks that a multiprocessor runs at the same time.
+
+It is counted as in the rules of legality and in the analytic model.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from gensor_gym.operators.types import Operator
 
 
 def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: int = 0) -> int:
-    """Number of blocks resident on a multiprocessor, at least 1, if a thread takes the counted registers and `spare` more.
+    """Return the number of blocks that a multiprocessor runs at the same time, at least 1.
 
-    `threads` and `shared_bytes` are those of one block at the kernel's launch.
+    A thread takes the counted registers and `spare` more. `threads` and `shared_bytes` are those of one block at the kernel's
+    launch.
     """
     hw = program.hardware
     registers = min(counted_registers(program) + spare, hw.registers_per_thread)
@@ -29,11 +33,14 @@ def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: in
 
 
 def counted_registers(program: Program) -> int:
-    """Number of registers of a thread, as `graph.resources` counts them."""
+    """Return the number of registers of a thread, as `graph.resources` counts them."""
     return int(registers_of(plain(row_of(program)), _ints(program.operator, program.hardware)))
 
 
 @functools.lru_cache(maxsize=256)
 def _ints(op: Operator, hardware: Hardware) -> np.ndarray:
-    """The integer table of a task for `graph.resources`, which does not use the floor: 1.0 s is a placeholder."""
+    """Return the integer table of an operator on a machine, for `graph.resources`.
+
+    The table also has a lower bound on the time. It is not used here, so 1.0 s is passed.
+    """
     return make_tables(op, hardware, "extended", 1.0).ints

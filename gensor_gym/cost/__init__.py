@@ -1,1 +1,1 @@
-"""The analytic model: traffic, occupancy, bank conflicts, waves, latency; the roofline floor; calibration."""
+"""The analytic cost model, which predicts the time of a program; also the roofline floor and the model's fitted coefficients."""

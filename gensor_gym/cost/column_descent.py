@@ -1,9 +1,10 @@
-"""Coordinate descent on the model, compiled: one column of a program (`graph.coordinates`) after another gets its best value.
+"""Coordinate descent on the model, compiled: one column of a program after another gets its best value.
 
-A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of its
-values at once, or to each faster value in turn, gives the same result, because a value replaces the previous value completely. A
-descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain. Both ends give
-the same program; the second takes fewer evaluations.
+A column is a knob, or the tiles of all levels of an axis (`graph.coordinates`). It changes as a whole, so a descent can continue
+where no single primitive makes the program faster. Setting a column to the best of its values at once, or to each faster value in
+turn, gives the same result, because a value replaces the previous value completely. A descent ends after a whole sweep without a
+gain, or as soon as every column has gained nothing since the last gain. Both ends give the same program; the second takes fewer
+evaluations.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import Tables
 
 TRACED = 2 + NUM_TERMS
-"""Length of a trace's row for an evaluated program: number of programs tried before it, its seconds, the model's terms."""
+"""Number of entries that describe an evaluated program in a trace: number of programs tried before it, its seconds, the model's
+terms."""
 
 
 class Descent(NamedTuple):
-    """Result of a descent."""
+    """Result of a coordinate descent: the time reached, and counts of programs."""
 
     seconds: float
     """Seconds of the program reached."""
@@ -34,7 +36,7 @@ class Descent(NamedTuple):
     tried: int
     """Number of programs that were generated, legal or not, including the first."""
     improvements: np.ndarray
-    """float64 [N, 2], for the first and each faster program: number of programs tried up to it, and its seconds."""
+    """The first program and each faster one, float64 [N, 2]: number of programs tried up to it, and its seconds."""
 
 
 def descend(
@@ -45,11 +47,12 @@ def descend(
     gain: float = 1.0,
     trace: np.ndarray | None = None,
 ) -> Descent:
-    """Descend from `row` int32 [ROW], with a tile for every level. Change it in place to the program reached.
+    """Improve a program column by column (one knob, or all tiles of an axis) until no single column makes it faster.
 
-    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the
-    descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64
-    [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
+    `row` int32 [ROW], with a tile for every level, is the first program and becomes the program reached. A program is taken if
+    its seconds by the model are below `gain` times the best seconds so far: with 1 any faster program. With `sweeps` the descent
+    ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S,
+    TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
@@ -89,7 +92,7 @@ def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, tr
 
 @lean
 def _copy(values, into):  # noqa: ANN001, ANN202
-    """A loop, because for a slice Numba would compile broadcasting."""
+    """Copy `values` into another array by a loop, because for a slice Numba would compile broadcasting."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 

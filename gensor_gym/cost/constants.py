@@ -21,7 +21,7 @@ FILE = "cpu_constants.json"
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant: the initial value of a fit (an order of magnitude), and its range."""
+    """A constant of the CPU model that is fitted to timings: its first value in a fit (an order of magnitude), and its range."""
 
     name: str
     start: float
@@ -59,7 +59,7 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
     Constant("ungrouped", 17.0, 2.0, 50.0, "time of an int8 multiply-add element by element over one in groups of four"),
     Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
 )
-"""All constants, in the order of their indices from `CONSTANT` on."""
+"""All constants of the CPU model, in the order of their indices from `CONSTANT` on."""
 
 (
     GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, DECODE_GROUPS,
@@ -68,7 +68,7 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Index of a value that is not fitted: offset in bytes of the inputs from the start of a cache line. It is ARRAY_OFFSET on the
+"""Index of a value that is not fitted: the bytes by which inputs begin after the start of a cache line. It is ARRAY_OFFSET on the
 host, where kernels are timed and called, and 0 on all other machines (and in the timings of the fit)."""
 
 assert len(CPU_CONSTANTS) < NUM_CONSTANTS
@@ -76,13 +76,16 @@ assert len(CPU_CONSTANTS) < NUM_CONSTANTS
 
 @cache
 def shipped_constants() -> dict[str, object]:
-    """The shipped fit: {"values": {name: value}, "device", "date", "operators", ..}."""
+    """Return the fitted constants that ship: {"values": {name: value}, "device", "date", "operators", ..}."""
     return json.loads((resources.files("gensor_gym.cost") / FILE).read_text(encoding="utf-8"))
 
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Values of CPU_CONSTANTS in order (the initial value if the fit lacks one), then the value of PAST_LINE."""
+    """Return the values of `CPU_CONSTANTS` for a machine, in order, then the number of bytes by which arrays begin past a line.
+
+    The latter is 0 for all machines but `host`. A constant that the fit lacks has the value with which fits begin (`start`).
+    """
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
     return (*fitted, ARRAY_OFFSET if hardware == "host" else 0.0)

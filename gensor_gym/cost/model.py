@@ -1,4 +1,4 @@
-"""The analytic model behind one interface: latency of one row or of a batch, and the terms of a latency.
+"""The analytic model behind one interface: the predicted time of one schedule or of a batch, and its terms.
 
 Numba selects the model by the type of the scratch array `room`, which a GPU's model does not need. So the other model, a third of
 the code, is not compiled.
@@ -19,7 +19,7 @@ from gensor_gym.graph.tables.tables import IS_CPU
 
 
 def room(ints: np.ndarray) -> np.ndarray:
-    """New scratch array of the model: float64 [WALK] for a CPU, an empty array [0, 0] for a GPU.
+    """Make working memory for the model: float64 [WALK] for a CPU, an empty array [0, 0] for a GPU.
 
     Every thread needs its own.
     """
@@ -28,7 +28,10 @@ def room(ints: np.ndarray) -> np.ndarray:
 
 @lean
 def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
-    """Seconds of a legal row. `terms` [NUM_TERMS] receives its terms. Scratch: `tiles` int32 [ROW], and `space` from `room`."""
+    """Predict the time of a legal schedule in seconds.
+
+    `terms` [NUM_TERMS] receives the terms of the time. Working memory: `tiles` int32 [ROW], and `space` from `room`.
+    """
     if space.ndim == 2:  # Numba knows the number of dimensions before it types the calls below
         return latency_gpu(row, ints, floats, terms)
     return latency_cpu(row, ints, floats, terms, tiles, space)
@@ -36,7 +39,10 @@ def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
-    """Write the seconds of every row [B, ROW] into `seconds` float64 [B]; infinite if a program does not fit the hardware."""
+    """Predict the seconds of every row [B, ROW], and write them into `seconds` float64 [B].
+
+    The time of a program that does not fit the hardware is infinite.
+    """
     terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         seconds[b] = latency(rows[b], ints, floats, terms, tiles, space) if fits(rows[b], ints) else np.inf
@@ -44,7 +50,7 @@ def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_terms(rows, ints, floats, space, found):  # noqa: ANN001, ANN201
-    """Write seconds, then terms, of every legal row into `found` float64 [B, 1 + NUM_TERMS].
+    """Predict the seconds of every legal row and their terms, and write them into `found` float64 [B, 1 + NUM_TERMS].
 
     For a program without a resident block the terms in `found` stay unchanged.
     """

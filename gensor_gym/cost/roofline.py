@@ -10,20 +10,21 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
-"""T_cap of the reward, divided by the roofline floor."""
+"""Time T_cap, beyond which the final reward is 0, divided by the roofline floor."""
 
 
 def roofline_floor(op: Computation, hardware: Hardware) -> float:
-    """Seconds: the larger of arithmetic at peak rate and compulsory bytes at the bandwidth of the level that contains them.
+    """Compute a lower bound on an operator's time in seconds: its arithmetic, or its compulsory bytes, at full rate.
 
-    Data that fits in a shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's
-    (Williams et al. 2009, with the cache level chosen by footprint).
+    It is the larger of flops over the peak rate and bytes over the bandwidth of the level that contains them. Data that fits in a
+    shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's (Williams et al. 2009,
+    with the cache level chosen by footprint).
     """
     return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Upper bound on operations per second at full clock, on tensor cores if these can compute the products."""
+    """Return an upper bound on operations per second, at full clock, on tensor cores if these can compute the products."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
     if isinstance(op, Dataflow):
         products = {node.operator.dtype for _, node in op.nodes if isinstance(node, Contract)}
@@ -34,12 +35,12 @@ def peak_rate(op: Computation, hardware: Hardware) -> float:
 
 
 def resident_bandwidth(op: Computation, hardware: Hardware) -> float:
-    """Bytes per second of the innermost cache level that can contain all compulsory bytes (`bandwidth_of`)."""
+    """Return the bytes per second of the innermost cache level that can contain all compulsory bytes (`bandwidth_of`)."""
     return bandwidth_of(op.compulsory_bytes, hardware)
 
 
 def bandwidth_of(size: int, hardware: Hardware) -> float:
-    """Bytes per second of the innermost cache level that can contain `size` bytes, else of the outermost memory.
+    """Return the bytes per second of the innermost cache level that can contain `size` bytes, else of the outermost memory.
 
     Private caches count once per unit. Registers and GPU shared memory do not outlive a kernel and are left out.
     """

@@ -1,4 +1,4 @@
-"""Values with a bound on the error of a correct kernel.
+"""Values with a bound on the error that a correct kernel may make.
 
 Errors are absolute, so cancellation does not weaken the bound: the errors of a difference add up. Infinities and NaN have no
 error: a kernel must give the same infinity, or a NaN.
@@ -14,9 +14,9 @@ import numpy as np
 from gensor_gym.operators.inputs import from_bfloat16, to_bfloat16
 
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
-"""Generated code may flush results nearer to zero to zero, such as exponentials below 2^-125."""
+"""Magnitude below which generated code may flush results to zero, such as exponentials below 2^-125."""
 OVERFLOW = float(np.finfo(np.float32).max)
-"""Results farther from zero may become infinite, and functions of them NaN, so they have no error bound."""
+"""Magnitude beyond which results may become infinite, and functions of them NaN, so they have no error bound."""
 _HALVES = {"bfloat16": (2.0**-8, 2.0**-126, 2.0**128 - 2.0**120), "float16": (2.0**-11, 2.0**-24, 65504.0)}
 """16-bit type -> (unit roundoff, distance of numbers near zero or the largest number flushed to zero, largest number)."""
 MOST_WHOLE = float(1 << 24)
@@ -25,21 +25,22 @@ MOST_WHOLE = float(1 << 24)
 
 @dataclass(frozen=True)
 class Bounded:
-    """float64 values, and for each a bound on the error of a correct kernel. Both arrays have the same shape."""
+    """float64 values, and for each a bound on the error that a correct kernel may make. Both arrays have the same shape."""
 
     value: np.ndarray
     error: np.ndarray
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Values without an error, such as inputs. One stored zero represents the errors of all elements."""
+    """Return values with error bounds of 0, such as inputs. One stored zero represents the errors of all elements."""
     return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """Add the error of an operation's `roundings` roundings; 0 roundings add none.
+    """Return the results of an operation with the error of its `roundings` roundings added to their bounds.
 
-    `nearest`: the operation returns the nearest number (IEEE 754), so results that float32 represents exactly get no error.
+    `unit` is the unit roundoff. `nearest`: the operation returns the nearest number (IEEE 754), so results that float32
+    represents exactly get no error.
     """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
@@ -51,7 +52,7 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
 
 
 def stored(found: Bounded, dtype: str) -> Bounded:
-    """Add the error of rounding to a 16-bit type, unless all values are exact in the type.
+    """Return values with the error of rounding to a 16-bit type added to their bounds, unless all are exact in the type.
 
     The values themselves are not rounded, because a kernel may round later, or not at all if it keeps a value for its own use.
     """
@@ -65,7 +66,7 @@ def stored(found: Bounded, dtype: str) -> Bounded:
 
 
 def nearest_half(value: np.ndarray, dtype: str) -> np.ndarray:
-    """Nearest numbers of a 16-bit type to float64 values, as float32."""
+    """Round float64 values to the nearest numbers of a 16-bit type, and return them as float32."""
     if dtype == "float16":
         return value.astype(np.float16).astype(np.float32)
     with np.errstate(over="ignore"):
@@ -74,26 +75,33 @@ def nearest_half(value: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _held(value: np.ndarray) -> np.ndarray:
-    """Whether each value is exact in float32 and not flushed to zero, bool."""
+    """Return whether each value is exact in float32 and not flushed to zero, bool."""
     return (np.float32(value) == value) & ((value == 0.0) | (np.abs(value) >= UNDERFLOW))
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """The errors: 0 for infinite and NaN values; infinite if the error is NaN or the value may leave float32's range."""
+    """Return the error bounds with two corrections.
+
+    They are 0 for infinite and NaN values; infinite if the bound is NaN or the value may leave float32's range.
+    """
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
 def gamma(count: int, unit: float) -> float:
-    """Bound on the relative error of n roundings: n u / (1 - n u) (Higham, lemma 3.1); infinite if n u reaches 1."""
+    """Return a bound on the relative error of n = `count` roundings: n u / (1 - n u); infinite if n u reaches 1.
+
+    u is the unit roundoff (Higham, lemma 3.1).
+    """
     return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes in any order: n - 1 roundings of partial sums (Higham, section 4.2). The axes keep extent 1.
+    """Sum values along axes, which keep extent 1, with error bounds for any order of summation.
 
-    Sums of exact integers are not rounded if the magnitudes add up to at most 1 / `unit`.
+    A sum of n values has n - 1 roundings of partial sums (Higham, section 4.2). Sums of exact integers are not rounded if the
+    magnitudes add up to at most 1 / `unit`.
     """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
@@ -108,12 +116,15 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
-    """Maxima along axes, with a bound from the ends of the elements' intervals. The axes keep extent 1."""
+    """Take maxima along axes, which keep extent 1, with error bounds.
+
+    A bound comes from the ends of the elements' intervals, value - error to value + error.
+    """
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
-    """Apply a non-decreasing function to values. The error is the larger error at the two ends of the interval."""
+    """Apply a non-decreasing function to values. The error is the larger error at the two ends of each value's interval."""
     value = rising(found.value)
     with np.errstate(all="ignore"):
         high, low = rising(found.value + found.error), rising(found.value - found.error)

@@ -1,4 +1,4 @@
-"""Vectors with one number per channel of a product's output, and the channel dimension of the product's reads."""
+"""Finds vectors with one number per output channel in a graph, and the dimensions of a product's reads that are channels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from gensor_gym.operators.types import Operator
 
 
 def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
-    """The value [channels] that `name` repeats along all other axes of `op`'s output; None if `name` is no such broadcast."""
+    """Return the name of the vector [channels] that value `name` repeats along all other axes of `op`'s output.
+
+    None if `name` is no such broadcast.
+    """
     values = graph.values
     node, extent = graph.makers.get(name), op.output.shape[op.channel_dimension]
     if not isinstance(node, Broadcast) or values[name].shape != op.output.shape:
@@ -29,9 +32,9 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Index of each read that the output's channel axis indexes -> the dimension that it indexes.
+    """Return {index of an input: dimension} for each input that the output's channel axis indexes.
 
-    A factor per channel may be multiplied into any of these reads.
+    A factor per channel may be multiplied into any of these inputs.
     """
     if op.body != "multiply_add" or op.epilogue:
         return {}

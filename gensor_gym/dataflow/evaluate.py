@@ -28,11 +28,14 @@ from gensor_gym.dataflow.whole import computed_node
 from gensor_gym.operators.inputs import decode
 
 UNIT = {"float32": 2.0**-24}
-"""Data type -> unit roundoff of the arithmetic."""
+"""Data type -> unit roundoff of a kernel's arithmetic in it."""
 
 
 def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ...]:
-    """Outputs for inputs in the graph's order; ValueError for a wrong number of inputs or wrong shapes."""
+    """Compute the outputs of a graph in float64, with bounds on the error of a correct kernel.
+
+    `inputs` are in the graph's order. ValueError for a wrong number of inputs or wrong shapes.
+    """
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"{graph.name}: {len(inputs)} arrays given, expected {len(graph.inputs)}")
     known: dict[str, Bounded] = {}
@@ -56,14 +59,14 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
 
 
 def evaluate_node(node: Node, known: Mapping[str, Bounded], is_whole: bool = False) -> Bounded:
-    """Value of one node, from the values `known` that it reads. A node that computes in int64 has no error."""
+    """Compute the value of one node from the values `known` of its inputs. A node that computes in int64 has no error."""
     if is_whole:
         return exact(computed_node(node, {one: known[one].value for one in node.inputs}))
     return _EVALUATE[type(node)](node, known if isinstance(node, VIEWS) else {one: _as_float(known[one]) for one in node.inputs})
 
 
 def _as_float(given: Bounded) -> Bounded:
-    """The values in float64. int64 is rounded to float32, as kernels do when they load it."""
+    """Return the values in float64. int64 is rounded to float32, as kernels do when they load it."""
     is_integer = given.value.dtype.kind == "i"
     return Bounded(given.value.astype(np.float32).astype(np.float64), given.error) if is_integer else given
 
@@ -78,7 +81,7 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 
 
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
-    """Value and error of a product, sum or maximum.
+    """Compute a product, sum or maximum, with error bounds.
 
     An error is the operator applied to the errors of one source and the absolute values of the other.
     """
@@ -109,12 +112,12 @@ def _slice(node: Slice, array: np.ndarray) -> np.ndarray:
 
 
 def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapping[str, Bounded]], Bounded]:
-    """Evaluator of a node that only rearranges elements: `move` is applied to values and errors."""
+    """Return a function that evaluates a node which only rearranges elements: it applies `move` to values and errors."""
     return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
 
 
 def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
-    """Rows of the table. An uncertain id may select any row, so its row has an infinite error."""
+    """Select rows of the table. An uncertain id may select any row, so its row has an infinite error."""
     table, ids = known[node.table], known[node.ids]
     count = np.shape(table.value)[0]
     inside = (ids.value >= 0) & (ids.value < count)

@@ -14,7 +14,7 @@ from gensor_gym.dataflow.scalars import NEAREST, SCALARS
 
 @dataclass(frozen=True)
 class Operand:
-    """An element of the value with this name."""
+    """Part of an expression: an element of the value with this name."""
 
     name: str
 
@@ -28,7 +28,7 @@ MOST_IN_FLOAT64 = 1 << 53
 
 @dataclass(frozen=True)
 class Constant:
-    """A number. It is an int if float64 may not represent the integer."""
+    """Part of an expression: a number. It is an int if float64 may not represent the integer."""
 
     value: float | int
 
@@ -38,7 +38,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function of expressions; ValueError if `SCALARS` lacks the name or takes another number of arguments."""
+    """Part of an expression: a scalar function of expressions.
+
+    ValueError if `SCALARS` lacks the name or takes another number of arguments.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
@@ -65,12 +68,12 @@ class Call:
 Expression = Operand | Constant | Call
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
 _BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
-"""Function -> precedence of its sign in Python's grammar. A higher number binds more tightly."""
+"""Function -> precedence of its operator in Python's grammar. A higher number binds more tightly."""
 _TIGHT = 4
 
 
 def _binding(part: Expression) -> int:
-    """Precedence of an expression's text. A negative number has the precedence of its sign."""
+    """Return the precedence of an expression's text. A negative number has the precedence of its sign."""
     if isinstance(part, Constant) and math.copysign(1.0, part.value) < 0:
         return _BINDING["negative"]
     return _BINDING.get(part.function, _TIGHT) if isinstance(part, Call) else _TIGHT
@@ -81,7 +84,7 @@ def _bracketed(part: Expression, least: int) -> str:
 
 
 def operands(expression: Expression) -> list[str]:
-    """Names of the values that an expression reads, each once, in order of appearance."""
+    """Return the names of the values that an expression reads, each once, in order of appearance."""
     return list(dict.fromkeys(node.name for node in walk(expression) if isinstance(node, Operand)))
 
 
@@ -94,7 +97,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
-    """The expression with its operands renamed. `names` maps each old name to the new name."""
+    """Return the expression with its operands renamed. `names` maps each old name to the new name."""
     if isinstance(expression, Operand):
         return Operand(names[expression.name])
     if isinstance(expression, Call):
@@ -103,7 +106,7 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def divisors(expression: Expression) -> list[str]:
-    """Names of the operands that are divisors in the expression, each once."""
+    """Return the names of the values by which the expression divides, each once."""
     found = (
         part.arguments[1].name
         for part in walk(expression)
@@ -113,12 +116,12 @@ def divisors(expression: Expression) -> list[str]:
 
 
 def operations(expression: Expression) -> int:
-    """Number of floating-point operations per element."""
+    """Return how many floating-point operations the expression takes for one element."""
     return sum(SCALARS[node.function].operations for node in walk(expression) if isinstance(node, Call))
 
 
 def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -> Bounded:
-    """float64 value of an expression with a bound on a kernel's error, from the values `given` by name.
+    """Compute an expression in float64, with a bound on a kernel's error, from the values `given` by name.
 
     `unit` is the unit roundoff of the kernel's arithmetic.
     """
@@ -138,20 +141,20 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
 
 INT8 = "int8"
 LEAST, MOST = -128.0, 127.0
-"""Type of quantised numbers, and the ends of its range. A map of int8 has the expression `quantize(..)`, or copies an int8 value.
-Its value is an integer in the range, so it stays the same if a kernel keeps it in float32. torch's uint8 numbers are int8 numbers
-plus 128."""
+"""Ends of the range of quantised numbers, whose type is int8. A map of int8 has the expression `quantize(..)`, or copies an int8
+value. Its value is an integer in the range, so it stays the same if a kernel keeps it in float32. torch's uint8 numbers are int8
+numbers plus 128."""
 
 
 def quantize(x: Expression, zero: Expression | float, least: float = LEAST, most: float = MOST) -> Expression:
-    """Expression that quantises `x`, in units of the scale: round to nearest, ties to even, add `zero`, then clip."""
+    """Return the expression that quantises `x`, in units of the scale: round to nearest, ties to even, add `zero`, then clip."""
     zero = zero if isinstance(zero, Call | Constant | Operand) else Constant(float(zero))
     inner = Call("add", (Call("round", (x,)), zero))
     return Call("minimum", (Call("maximum", (inner, Constant(float(least)))), Constant(float(most))))
 
 
 def quantized(expression: Expression) -> tuple[Expression, Expression, float, float] | None:
-    """(x, zero, least, most) of an expression `quantize(x, zero, least, most)`; None for other expressions."""
+    """Return (x, zero, least, most) if an expression has the form `quantize(x, zero, least, most)`, else None."""
     match expression:
         case Call("minimum", (Call("maximum", (Call("add", (Call("round", (x,)), zero)), Constant(least))), Constant(most))):
             if LEAST <= least <= most <= MOST and least == round(least) and most == round(most):
@@ -160,13 +163,13 @@ def quantized(expression: Expression) -> tuple[Expression, Expression, float, fl
 
 
 def check_int8(expression: object) -> None:
-    """ValueError unless the expression of a map is a `quantize(..)` or a copy."""
+    """Raise ValueError unless the expression of a map that is stored as int8 is a `quantize(..)` or a copy."""
     if not isinstance(expression, Operand) and (not isinstance(expression, Call) or quantized(expression) is None):
         raise ValueError(f"int8 = {expression}: expected minimum(maximum(round(x) + zero, -128), 127), or a copy of int8")
 
 
 def dequantized(expression: Expression) -> tuple[str, float, float] | None:
-    """(name, zero, scale) of an expression (name - zero) * scale; None for other expressions."""
+    """Return (name, zero, scale) if an expression has the form (name - zero) * scale, else None."""
     match expression:
         case Call("multiply", (Call("subtract", (Operand(name), Constant(zero))), Constant(scale))):
             return name, zero, scale

@@ -29,21 +29,24 @@ from gensor_gym.dataflow.nodes import (
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
-"""Largest number of nodes of a graph, of axes of a value, and of elements of a value."""
+"""Limits on a graph: number of nodes, of axes of a value, and of elements of a value."""
 VIEWS = (Broadcast, Reshape)
-"""Nodes that need no kernel, because their readers index the source instead."""
+"""Classes of nodes that need no kernel, because their readers index the source instead."""
 MOVES = (Slice, Transpose, Concat, Pad, Gather)
-"""Nodes that move elements without computing. If all elements have one type of `STORED`, the value has it too."""
+"""Classes of nodes that move elements without computing. If all elements have one type of `STORED`, the value has it too."""
 
 
 @dataclass(frozen=True)
 class Dataflow:
-    """A computation of tensors in static single assignment: each name is an input, or the value of one earlier node."""
+    """A computation of tensors as a graph: inputs, nodes that each compute one value, and outputs.
+
+    Each name is an input, or the value of one earlier node (static single assignment).
+    """
 
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
-    """(name of a value, its node) pairs. A node comes after the nodes whose values it reads."""
+    """Pairs (name of a value, node that computes it). A node comes after the nodes whose values it reads."""
     returns: tuple[str, ...]
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
@@ -51,7 +54,7 @@ class Dataflow:
     whole: frozenset[str] = frozenset()
     """Names of the nodes that compute in int64 (`dataflow.whole`). All other nodes compute in float32."""
     rounded: frozenset[tuple[str, str]] = frozenset()
-    """(name of a map or reduction, type of `STORED`) pairs. Such a value is rounded where a kernel stores it; inside a kernel it
+    """Pairs (name of a map or reduction, type of `STORED`). Such a value is rounded where a kernel stores it; inside a kernel it
     may stay float32. Only maps can be int8 (`dataflow.expressions`). A contraction's value has the type of its operator."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
@@ -94,7 +97,10 @@ class Dataflow:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
-        """Name -> value, inputs first. ValueError names a node whose inputs are missing or have wrong shapes."""
+        """Name -> value of every input and node, inputs first.
+
+        ValueError names a node whose inputs are missing or have wrong shapes.
+        """
         found: dict[str, Value] = {}
         for value in self.inputs:
             _add(found, value)
@@ -111,7 +117,7 @@ class Dataflow:
         return found
 
     def _stored(self, name: str, node: Node, given: Sequence[Value]) -> str:
-        """Data type of a node's value in memory."""
+        """Return the data type of a node's value in memory."""
         if isinstance(node, VIEWS):
             return given[0].dtype
         if isinstance(node, Contract):
@@ -130,7 +136,7 @@ class Dataflow:
         return dict(self.rounded)
 
     def type_of(self, name: str) -> str:
-        """Data type in which a node computes."""
+        """Return the data type in which a node computes: float32, or int64 if declared."""
         return self.whole_dtype if name in self.whole else self.dtype
 
     @cached_property
@@ -139,19 +145,19 @@ class Dataflow:
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The name, then the name of its source, and so on while the node belongs to one of the classes `views`."""
+        """Return the names of a value and its sources, back to the first value that no node of the classes `views` makes."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs
         return found
 
     def is_repeated(self, name: str) -> bool:
-        """Whether a value is a broadcast: memory has a smaller value, whose elements are read repeatedly."""
+        """Return whether a value is a broadcast: memory has a smaller value, whose elements are read repeatedly."""
         return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Name of every value -> names of the values computed from it."""
+        """Name of every value -> names of the values that are computed from it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
         for name, node in self.nodes:
             for one in dict.fromkeys(node.inputs):
@@ -160,7 +166,7 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of each input that contains row ids -> number of rows of the smallest table that it indexes."""
+        """Name of each input that contains row indices -> number of rows of the smallest table that it indexes."""
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather):
@@ -190,7 +196,7 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input element that is read and every output element, once each."""
+        """Bytes that any kernel must at least move: every input element that is read and every output element, once each."""
         read = self._read
         given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
         return given + sum(value.nbytes for value in self.outputs)

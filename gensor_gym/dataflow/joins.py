@@ -15,15 +15,15 @@ from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Map, Node, Resh
 
 
 def is_leading(shape: Sequence[int], axis: int) -> bool:
-    """Whether the parts of a value along an axis are each contiguous in memory."""
+    """Return whether the parts of a value along an axis are each contiguous in memory."""
     return all(extent == 1 for extent in shape[:axis])
 
 
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Name of every value computed in place in a `Concat` -> (name of the concat, offset in bytes).
+    """Return {value: (concatenation, offset in bytes)} for values that are computed directly in their part of a concatenation.
 
-    All parts of the concat must qualify. A value has only one address, so these parts must be copied first
-    (`with_parts_of_their_own`): a part of a second concat, an input, a broadcast, an integer and an output.
+    All parts of the concatenation must qualify. A value has only one address, so these parts must be copied first
+    (`with_parts_of_their_own`): a part of a second concatenation, an input, a broadcast, an integer and an output.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}
@@ -42,10 +42,10 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Name of every slice that is read in place -> (name of the value that contains it, offset there in bytes).
+    """Return {slice: (value that contains it, offset there in bytes)} for slices that are read in place.
 
-    Other slices are not read in place: outputs and parts of concats need separate memory, constants are cut once for all calls,
-    integers are converted, and readers of a transposed or repeated value read its source.
+    Other slices are not read in place: outputs and parts of concatenations need separate memory, constants are cut once for all
+    calls, integers are converted, and readers of a transposed or repeated value read its source.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
@@ -61,10 +61,10 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
-    """(nodes with copies of the parts of concats that cannot be computed in place, name of each copy -> name of its concat).
+    """Copy the parts of concatenations that cannot be computed in place; return (nodes with the copies, copy -> concatenation).
 
-    A copy has the type of its concat. A concat that begins with all parts of an earlier concat takes that concat as its first
-    part, as for the growing features of DenseNet.
+    A copy has the type of its concatenation. A concatenation that begins with all parts of an earlier one takes that one as its
+    first part, as for the growing features of DenseNet.
     """
     nodes: dict[str, Node] = {}
     taken, returned = set[str](), {_root(dict(graph.nodes), name) for name in graph.returns}
@@ -91,7 +91,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
-    """Parts of a concat. If it begins with all parts of earlier concats, the longest of these replaces its parts."""
+    """Return the parts of a concatenation. If it begins with all parts of earlier ones, the longest of these replaces them."""
     fits = [
         (len(one.sources), name) for name, one in before
         if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources
@@ -103,19 +103,19 @@ def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
 
 
 def _root(nodes: Mapping[str, Node], name: str) -> str:
-    """Name of the value behind all reshapes; `name` itself if it is no reshape."""
+    """Return the value from which `name` is made by reshapes alone; `name` itself if it is no reshape."""
     while isinstance(node := nodes.get(name), Reshape):
         name = node.source
     return name
 
 
 def _is_alike(graph: Dataflow, part: str, whole: str) -> bool:
-    """Whether a part has the type of the value that contains it; False for integers."""
+    """Return whether a part has the type of the value that contains it; False for integers."""
     return part not in graph.whole and graph.values[part].dtype == graph.values[whole].dtype
 
 
 def _is_fixed(nodes: Mapping[str, Node], root: str) -> bool:
-    """Whether a value cannot be computed at a chosen address, because it is an input or a broadcast."""
+    """Return whether a value cannot be computed at a chosen address, because it is an input or a broadcast."""
     return root not in nodes or isinstance(nodes[root], Broadcast)
 
 

@@ -14,46 +14,46 @@ from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
-"""Limit on the rows of a table, because computed ids are float32."""
+"""Largest number of rows of a table, because computed row indices are float32."""
 Reduction = Literal["sum", "max"]
 HALVES = ("bfloat16", "float16")
 """Floating-point types of 16 bits. Kernels convert them to float32, compute, and round the values that they store."""
 STORED = (*HALVES, "int8")
-"""Types in which maps may be stored. Products of these types need operands of the type."""
+"""Data types in which the values of maps may be stored. Products of these types need operands of the type."""
 DTYPES = ("float32", *STORED, "int32", "int64", "bool")
 """Data types of inputs. Nodes in float32 round integers, which is exact up to 2**24; bools are 0 or 1."""
 
 
 @dataclass(frozen=True)
 class Value(Tensor):
-    """A named dense row-major tensor."""
+    """A named dense row-major tensor in a graph: an input, or the result of a node."""
 
     dtype: str = "float32"
     constant: bool = False
     """Whether the value is a parameter, equal at every call, so that kernels may pack it once."""
 
     def as_constant(self) -> Value:
-        """The tensor as a parameter."""
+        """Return the tensor as a parameter, which has the same elements at every call."""
         return dataclasses.replace(self, constant=True)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A scalar expression, applied to the elements at the same index of all operands. They have one shape."""
+    """Node that applies a scalar expression to the elements at the same index of all operands, which have one shape."""
 
     expression: Expression
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values that the node reads."""
+        """Names of the values that the node reads, in order of appearance."""
         return tuple(operands(self.expression))
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with other inputs. `names` maps each old name to the new name."""
+        """Return the node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, expression=renamed(self.expression, names))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of the node's value; ValueError unless the operands have the same shape."""
+        """Return the shape of the node's value; ValueError unless the operands have the same shape."""
         if len(set(given)) != 1:
             raise ValueError(f"a map of shapes {_several(given)}: expected one shape, by broadcast where needed")
         return given[0]
@@ -69,19 +69,19 @@ class _OfOne:
         return (self.source,)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with another input. `names` maps the old name to the new name."""
+        """Return the node with another input. `names` maps the old name to the new name."""
         return dataclasses.replace(self, source=names[self.source])
 
 
 @dataclass(frozen=True)
 class Reduce(_OfOne):
-    """Sums or maxima along axes, which keep extent 1."""
+    """Node that takes sums or maxima along axes, which keep extent 1."""
 
     body: Reduction
     axes: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value; ValueError unless the axes exist, are in order, and are one or more."""
+        """Return the shape of the node's value; ValueError unless the axes exist, are in order, and are one or more."""
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or not set(self.axes) <= set(range(len(given))):
             raise ValueError(f"axes {list(self.axes)} of shape {list(given)}: expected some of 0 to {len(given) - 1}, in order")
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(given))
@@ -89,12 +89,12 @@ class Reduce(_OfOne):
 
 @dataclass(frozen=True)
 class Broadcast(_OfOne):
-    """The elements repeated along axes of extent 1 and along new leading axes, as in NumPy's broadcasting."""
+    """Node that repeats elements along axes of extent 1 and along new leading axes, as in NumPy's broadcasting."""
 
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """Shape `to` of the node's value; ValueError if NumPy could not broadcast to it."""
+        """Return the shape `to` of the node's value; ValueError if NumPy could not broadcast to it."""
         last = self.to[len(self.to) - len(given) :]
         if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
             raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")
@@ -103,12 +103,12 @@ class Broadcast(_OfOne):
 
 @dataclass(frozen=True)
 class Transpose(_OfOne):
-    """Axes in another order: axis i of the value is axis `order[i]` of the source."""
+    """Node that changes the order of axes: axis i of the value is axis `order[i]` of the source."""
 
     order: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value; ValueError unless `order` has every axis once."""
+        """Return the shape of the node's value; ValueError unless `order` has every axis once."""
         if sorted(self.order) != list(range(len(given))):
             raise ValueError(f"order {list(self.order)} of shape {list(given)}: expected each of 0 to {len(given) - 1} once")
         return tuple(given[axis] for axis in self.order)
@@ -116,12 +116,12 @@ class Transpose(_OfOne):
 
 @dataclass(frozen=True)
 class Reshape(_OfOne):
-    """The same elements, in the same order, with another shape."""
+    """Node that gives the same elements, in the same order, another shape."""
 
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """Shape `to` of the node's value; ValueError if it has another number of elements."""
+        """Return the shape `to` of the node's value; ValueError if it has another number of elements."""
         if math.prod(given) != math.prod(self.to):
             raise ValueError(f"shape {list(given)} to {list(self.to)}: expected {math.prod(given)} elements")
         return self.to
@@ -129,14 +129,14 @@ class Reshape(_OfOne):
 
 @dataclass(frozen=True)
 class Slice(_OfOne):
-    """Elements `start` to `stop` - 1 along one axis."""
+    """Node that takes the elements `start` to `stop` - 1 along one axis."""
 
     axis: int
     start: int
     stop: int
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value; ValueError for an axis or bounds outside the source."""
+        """Return the shape of the node's value; ValueError for an axis or bounds outside the source."""
         _check_axis(self.axis, given)
         if not 0 <= self.start < self.stop <= given[self.axis]:
             extent = given[self.axis]
@@ -146,7 +146,7 @@ class Slice(_OfOne):
 
 @dataclass(frozen=True)
 class Gather:
-    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`, or NaN for an id outside the table."""
+    """Node that selects rows of a table: element (i.., j..) is `table[ids[i..], j..]`, or NaN for an id outside the table."""
 
     table: str
     ids: str
@@ -157,11 +157,11 @@ class Gather:
         return (self.table, self.ids)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with other inputs. `names` maps each old name to the new name."""
+        """Return the node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
-        """Shape of the node's value; ValueError for a table without axes or with more than MOST_ROWS rows."""
+        """Return the shape of the node's value; ValueError for a table without axes or with more than `MOST_ROWS` rows."""
         if not table or table[0] > MOST_ROWS:
             raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
         return (*ids, *table[1:])
@@ -169,7 +169,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class Concat:
-    """Values joined along an axis."""
+    """Node that joins values along an axis."""
 
     sources: tuple[str, ...]
     axis: int
@@ -180,11 +180,11 @@ class Concat:
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with other inputs. `names` maps each old name to the new name."""
+        """Return the node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of the node's value; ValueError without operands, or if the extents of other axes differ."""
+        """Return the shape of the node's value; ValueError without operands, or if the extents of other axes differ."""
         if not given:
             raise ValueError("concat of no values: expected one at least")
         _check_axis(self.axis, given[0])
@@ -196,7 +196,7 @@ class Concat:
 
 @dataclass(frozen=True)
 class Pad(_OfOne):
-    """The elements with a constant before and after them along one axis."""
+    """Node that adds a constant before and after the elements along one axis."""
 
     axis: int
     before: int
@@ -204,7 +204,7 @@ class Pad(_OfOne):
     value: float = 0.0
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of the node's value; ValueError for an axis that does not exist or a negative padding."""
+        """Return the shape of the node's value; ValueError for an axis that does not exist or a negative padding."""
         _check_axis(self.axis, given)
         if self.before < 0 or self.after < 0:
             raise ValueError(f"padding of {self.before} and {self.after}: expected 0 or more")
@@ -213,9 +213,10 @@ class Pad(_OfOne):
 
 @dataclass(frozen=True)
 class Contract:
-    """A loop nest such as a product: an operator without epilogue, because maps compute the epilogue.
+    """Node that computes a loop nest such as a matrix product, given as an operator without epilogue.
 
-    A product of int8 gives int32, and may add int32 numbers per channel (the stage `bias`), which float32 would round.
+    Maps compute the epilogue. A product of int8 gives int32, and may add int32 numbers per channel (the stage `bias`), which
+    float32 would round.
     """
 
     operator: Operator
@@ -236,11 +237,11 @@ class Contract:
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The node with other inputs. `names` maps each old name to the new name."""
+        """Return the node with other inputs. `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of the operator's output; ValueError unless the sources have the shapes of its inputs."""
+        """Return the shape of the operator's output; ValueError unless the sources have the shapes of its inputs."""
         wanted = tuple(tensor.shape for tensor in self.operator.inputs)
         if given != wanted:
             raise ValueError(f"{self.operator} of shapes {_several(given)}: expected {_several(wanted)}")

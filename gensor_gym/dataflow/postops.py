@@ -1,4 +1,4 @@
-"""Maps that a product's kernel can apply to each finished output element, as stages of `operators.epilogue`."""
+"""Finds maps that a product's kernel can apply to each finished output element, as stages of `operators.epilogue`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ _OF_ONE = {
     "minimum(maximum(y, 0.0), 6.0)": "relu6", "minimum(maximum(0.0, y), 6.0)": "relu6",
     "0.5 * y * (1.0 + erf(y * 0.7071067811865476))": "gelu",
 }  # fmt: skip
-"""Expression of the element y as text -> stage."""
+"""Text of an expression of the element y -> epilogue stage that computes it."""
 _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "residual"}
-"""Function -> stage. The second operand is a number per channel, or the same element of another tensor."""
+"""Function of two operands -> epilogue stage. The second operand is a number per channel, or the same element of another
+tensor."""
 
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage of an epilogue, and the names of its operands in addition to the output element."""
+    """A stage of an operator's epilogue, and the names of the values that it reads in addition to the output element."""
 
     stage: str
     reads: tuple[str, ...] = ()
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """Stage of an epilogue that computes `node` from `element`, the output of `op`; None if no stage does."""
+    """Return the epilogue stage that computes `node` from `element`, the output of `op`; None if no stage does."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]
@@ -45,7 +46,7 @@ def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp |
 
 
 def function_of(expression: Expression) -> str | None:
-    """Stage of an expression of one value; None if there is none."""
+    """Return the epilogue stage that computes an expression of one value, such as `relu`; None if no stage does."""
     return _OF_ONE.get(str(renamed(expression, dict.fromkeys(operands(expression), "y"))))
 
 

@@ -1,4 +1,4 @@
-"""Computations by text: a fused operator `softmax(m=128, n=768)`, an operator `gemm(m=4, n=4, k=4)`, or a graph's text."""
+"""Finds the computation that a text describes: `softmax(m=128, n=768)`, `gemm(m=4, n=4, k=4)`, or the text of a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 
 def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
-    """The operator or fused operator that `spec` names; ValueError for anything else.
+    """Return the operator or fused operator that `spec` names; ValueError for anything else.
 
     Text without a call, such as the id of a table's operator, always names an operator.
     """

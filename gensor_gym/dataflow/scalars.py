@@ -1,9 +1,9 @@
 """Scalar functions of maps: values, and bounds on a computed value's error.
 
-An error rule bounds |f(x^) - f(x)| for every x^ whose distance from x is at most the argument's error. The function's own
-rounding is added. Without a bound (a logarithm near zero, a quotient whose divisor may be zero) the rule returns infinity. The
-rules are ours: interval arithmetic on monotone pieces, and the standard model of floating point (Higham, Accuracy and Stability
-of Numerical Algorithms, section 2.2).
+An error rule bounds |f(x^) - f(x)| for every computed argument x^ whose distance from x is at most the argument's error. The
+function's own rounding is added. Without a bound (a logarithm near zero, a quotient whose divisor may be zero) the rule returns
+infinity. The rules are ours: interval arithmetic on monotone pieces, and the standard model of floating point (Higham, Accuracy
+and Stability of Numerical Algorithms, section 2.2).
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar function of one to three numbers."""
+    """A function of one to three numbers that maps may use, such as `exp`, with its error bound and its cost."""
 
     arity: int
     value: Callable[..., Array]
     """The function itself, on float64 arrays."""
     error: Callable[..., Array]
-    """(values.., errors..) -> bound on the error due to the arguments' errors, without the function's own rounding."""
+    """Function of (values.., errors..) that bounds the result's error due to the arguments' errors, without the function's own
+    rounding."""
     roundings: float
-    """Bound on a kernel's own error, in unit roundoffs of the result; 0 if the result is exact."""
+    """Bound on the error that a kernel's own rounding adds, in unit roundoffs of the result; 0 if the result is exact."""
     operations: int
     """Number of floating-point operations that the model and the roofline count."""
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """Error rule of a monotone function of one number: the larger error at the two ends of the interval."""
+    """Return the error rule of a monotone function of one number: the larger error at the two ends of its interval."""
 
     def error(x: Array, e: Array) -> Array:
         here = value(x)
@@ -52,7 +53,7 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """Error rule as `_between`, but infinite if part of the interval is not above `lowest`.
+    """Return an error rule like `_between`, but infinite if part of the interval is not above `lowest`.
 
     `lowest` itself is allowed for an argument without error.
     """
@@ -66,12 +67,12 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
 
 
 def _wave(x: Array, e: Array) -> Array:
-    """Error of a sine or cosine: slope and values are at most 1."""
+    """Return the error of a sine or cosine, whose slope and values are at most 1."""
     return np.minimum(e, 2.0)
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """Error of a choice. If `unsure` is 1, the comparison is too close to decide, and either branch is possible."""
+    """Return the error of a choice. If `unsure` is 1, the comparison is too close to decide, and either branch is possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -85,7 +86,7 @@ def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _larger(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a maximum or minimum: the larger of both errors, because either argument may be chosen."""
+    """Return the error of a maximum or minimum: the larger of both errors, because either argument may be chosen."""
     return np.maximum(ea, eb)
 
 
@@ -93,7 +94,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _near_erf(x: Array, e: Array) -> Array:
-    """Error of erf by the mean value theorem.
+    """Return the error of erf by the mean value theorem.
 
     It is the argument's error times the steepest slope in the interval, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
     """
@@ -105,12 +106,12 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _near_erfc(x: Array, e: Array) -> Array:
-    """Error of erfc: that of erf, but at most erfc at the interval's lower end, which is small far above 0."""
+    """Return the error of erfc: that of erf, but at most erfc at the interval's lower end, which is small far above 0."""
     return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
 
 
 def _log_gamma_of(x: float) -> float:
-    """Logarithm of |Gamma(x)|; infinite at 0, at negative integers, at infinities, and beyond the range of float64."""
+    """Return the logarithm of |Gamma(x)|; infinite at 0, at negative integers, at infinities, and beyond float64's range."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):
@@ -123,7 +124,7 @@ _LEAST_GAMMA = 1.4616321449683623
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
-    """Error of the logarithm of gamma: the largest difference from the values at both ends and at the interval's minimum.
+    """Return the error of the logarithm of gamma: the largest difference from its values at ends and minimum of the interval.
 
     The function is convex above 0. Below 0 it has poles, so inexact arguments have no bound; near its zeros there, libraries have
     absolute errors of a few unit roundoffs of 1.
@@ -136,7 +137,7 @@ def _near_log_gamma(x: Array, e: Array) -> Array:
 
 
 def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a remainder: infinite for an inexact divisor, else the error of a.
+    """Return the error of a remainder: infinite for an inexact divisor, else the error of a.
 
     If the remainder's interval reaches 0 or the divisor, any remainder is possible, and the error is 2 |b|.
     """
@@ -150,7 +151,7 @@ def _bits_and(a: Array, b: Array) -> Array:
 
 
 def _unsure(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Error of a function without a rule: 0 for exact arguments, else infinite."""
+    """Return the error of a function without a rule: 0 for exact arguments, else infinite."""
     return np.where((ea == 0) & (eb == 0), 0.0, np.inf)
 
 
@@ -183,10 +184,8 @@ SCALARS = {
     "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
-"""Name -> function. Generated code must keep to these roundings. A quotient may be a product with a refined reciprocal.
-
+"""Name -> function. Generated code must keep to the numbers of roundings. A quotient may be a product with a refined reciprocal.
 `round` rounds to the nearest integer, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
-takes 32-bit integers in two's complement.
-"""
+takes 32-bit integers in two's complement."""
 NEAREST = ("add", "subtract", "multiply")
 """Functions that generated code computes as one IEEE 754 operation, possibly fused: the result is the nearest number."""

@@ -20,17 +20,20 @@ def _content() -> dict[str, Any]:
 
 
 def stand_in() -> Mapping[str, str]:
-    """Id -> text of every fused operator of the suite, such as {"bert/softmax": "softmax(m=1536, n=128)"}."""
+    """Return the fused operators of the suite as {id: text}, such as {"bert/softmax": "softmax(m=1536, n=128)"}."""
     return MappingProxyType(_content()["operators"])
 
 
 def source() -> str:
-    """Text with the source of the suite's operators and shapes."""
+    """Return text about the sources of the suite's operators and shapes."""
     return str(_content()["source"])
 
 
 def fused_operator(text: str) -> Dataflow:
-    """Graph that a text names: an id of the suite, a factory's call or a graph's text; ValueError for anything else."""
+    """Return the graph that a text names: an id of the suite, a call such as `softmax(m=128, n=768)`, or the text of a graph.
+
+    ValueError for anything else.
+    """
     known = stand_in()
     found = resolve_computation(known.get(text, text)) if text in known or "(" in text else None
     if not isinstance(found, Dataflow):

@@ -47,7 +47,7 @@ from gensor_gym.registry import near
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 """Limits on the characters of a text and on the nesting of an expression."""
 _AROUND = 8
-"""Number of levels of a syntax tree above and below an expression."""
+"""Number of levels that a syntax tree has in addition to those of an expression in it."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -61,11 +61,12 @@ _NODES: dict[str, Callable[..., Node]] = {
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
 }
-"""Name -> function that makes a node other than a map, from names of sources and keywords."""
+"""Name of a function in the text of a graph -> function that makes the node, from names of sources and keywords. Maps are not
+among them."""
 
 
 def parse(text: str) -> Dataflow:
-    """Graph that a text describes. ValueError gives the line and the expected syntax."""
+    """Return the graph that a text describes. ValueError gives the line and the expected syntax."""
     if not isinstance(text, str):
         raise ValueError(f"dataflow text {text!r}: expected text")
     if len(text) > MOST_CHARACTERS:
@@ -82,7 +83,7 @@ def parse(text: str) -> Dataflow:
 
 
 def _levels(tree: ast.AST) -> int:
-    """Depth of a syntax tree, counted without recursion: a tree may be too deep for recursive functions."""
+    """Return the depth of a syntax tree, counted without recursion: a tree may be too deep for recursive functions."""
     count, level = 0, [tree]
     while level:
         count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -90,7 +91,7 @@ def _levels(tree: ast.AST) -> int:
 
 
 def text_of(graph: Dataflow) -> str:
-    """Text of a graph, which `parse` reads."""
+    """Return the text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     kinds = {name: f": {graph.whole_dtype}" for name in graph.whole} | {name: f": {kind}" for name, kind in graph.rounded}
     lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
@@ -136,7 +137,7 @@ class _Reader:
         self.whole, self.rounded = set[str](), set[tuple[str, str]]()
 
     def graph(self) -> Dataflow:
-        """Graph of the function. ValueError gives the line and the expected syntax."""
+        """Return the graph of the function that was read. ValueError gives the line and the expected syntax."""
         rest = self.function.args
         if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or self.function.decorator_list:
             raise self._wrong(self.function, "plain parameters without defaults, and no decorator")
@@ -190,7 +191,7 @@ class _Reader:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
 
     def _map(self, made: ast.expr) -> Map:
-        """Map of an expression. A broadcast is added before it for every operand that is smaller than the result."""
+        """Return the map of an expression. A broadcast is added before it for every operand that is smaller than the result."""
         expression = self._expression(made, 0)
         names = operands(expression)
         if not names:
@@ -287,7 +288,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether a literal is an integer that may be an extent or an index."""
+    """Return whether a literal is an integer that may be an extent or an index."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_ELEMENTS
 
 
@@ -302,11 +303,11 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("axis", "start", "stop", "before", "after"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
     "value": (_is_number, "a number"), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
 }  # fmt: skip
-"""Keyword -> (check of its value, the expected value in words)."""
+"""Keyword in the text of a graph -> (check of its value, the expected value in words)."""
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """ValueError unless keywords accept their values. Nodes check unknown keywords."""
+    """Raise ValueError unless keywords accept their values. Nodes check unknown keywords."""
     for word, value in options.items():
         fits, expected = _KINDS.get(word, (lambda _: True, ""))
         if not fits(value):

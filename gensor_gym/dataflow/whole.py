@@ -25,7 +25,7 @@ def _divided(a: Array, b: Array) -> Array:
 
 
 def _left(a: Array, b: Array) -> Array:
-    """Remainder with the sign of a."""
+    """Return the remainder with the sign of a."""
     return np.fmod(a, np.where((b == 0) | (b == -1), 1, b))
 
 
@@ -35,13 +35,14 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
     "less": lambda a, b: (a < b).astype(np.int64), "at_most": lambda a, b: (a <= b).astype(np.int64),
     "where": lambda condition, a, b: np.where(condition != 0, a, b), "bits_and": np.bitwise_and,
 }  # fmt: skip
-"""Scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
+"""Name of a scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
 
 
 def is_computable(node: Node) -> bool:
-    """Whether a node can compute in int64. Products cannot, nor expressions with fractions or functions without integer form.
+    """Return whether a node can compute in int64.
 
-    Infinite constants become the ends of int64's range, except in comparisons, because no integer compares like an infinity.
+    Products cannot, nor expressions with fractions or functions without integer form. Infinite constants become the ends of
+    int64's range, except in comparisons, because no integer compares like an infinity.
     """
     if isinstance(node, Map):
         return all(_is_whole(part) for part in walk(node.expression))
@@ -60,14 +61,14 @@ def _is_number(value: float) -> bool:
 
 
 def whole_number(value: float) -> int:
-    """A constant as int64. Infinities become the ends of the range; larger numbers wrap around."""
+    """Convert a constant to an int64. Infinities become the ends of the range; larger numbers wrap around."""
     if math.isinf(value):
         return MOST if value > 0 else LEAST
     return (int(value) - LEAST) % (1 << 64) + LEAST
 
 
 def converted(array: Array) -> Array:
-    """Elements of another type as int64: truncated towards 0 and limited to the range. NaN becomes the least number."""
+    """Convert an array to int64: truncated towards 0 and limited to the range. NaN becomes the least number."""
     if array.dtype.kind != "f":
         return array.astype(np.int64, copy=False)
     with np.errstate(invalid="ignore"):
@@ -76,7 +77,7 @@ def converted(array: Array) -> Array:
 
 
 def computed(expression: Expression, given: Mapping[str, Array]) -> Array:
-    """int64 values of an expression, from the int64 arrays `given` by name."""
+    """Compute an expression in int64, from the int64 arrays `given` by name."""
     if isinstance(expression, Operand):
         return given[expression.name]
     if isinstance(expression, Constant):
@@ -86,7 +87,7 @@ def computed(expression: Expression, given: Mapping[str, Array]) -> Array:
 
 
 def computed_node(node: Node, known: Mapping[str, Array]) -> Array:
-    """int64 values of a node that `is_computable`, from arrays of any type in `known`, by name."""
+    """Compute a node that `is_computable` in int64, from arrays of any type in `known`, by name."""
     given: Any = {name: converted(known[name]) for name in node.inputs}
     match node:
         case Map(expression):

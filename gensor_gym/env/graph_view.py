@@ -20,31 +20,36 @@ _AXIS = 2 + MAX_LEVELS + 1
 _TENSOR = 4
 _GLOBAL = ("knobs", "level", "resources", "terms", "remaining", "hardware")
 EDGE_FEATURES = 4
-"""Number of edge features: log coefficient, log stride in elements, dimension, and whether the edge starts at the program's node.
-An edge of the program has 0 for the first three.
-"""
+"""Number of features of an edge: log coefficient, log stride in elements, dimension, and whether the edge starts at the program's
+node. An edge of the program has 0 for the first three."""
 
 
 class GraphView:
-    """Turns groups of features into a graph.
+    """Turns the features of a scheduled operator into a graph observation.
 
     Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the tensor that
-    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log tile
-    of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
+    it writes, and the program. Node features, float32: one hot of `KINDS`; for an axis log extent, whether it is reduced, log
+    tile of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number of
     dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups` has
     them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node) for
     every other node.
     """
 
     def __init__(self, groups: Iterable[str]) -> None:
-        """`groups` are the names of the observed groups; graphs lack the features of all other groups."""
+        """Define the graph's observation space.
+
+        `groups` are the names of the observed groups; the graph lacks the features of all other groups.
+        """
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
         self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
-        """Graph of one state of an operator. `groups` maps each group to its features float32 [F], as in the flat observation."""
+        """Return the graph of one state of an operator.
+
+        `groups` maps each group to its features float32 [F], as in the flat observation.
+        """
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]
@@ -60,7 +65,7 @@ class GraphView:
         return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
 
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
-        """Node features float32 [V, F] that are constant in an episode; all others are 0."""
+        """Return node features float32 [V, F] with the entries filled in that stay constant in an episode; all others are 0."""
         tensors = (*op.reads, op.write)
         nodes = np.zeros((len(op.axes) + len(tensors) + 1, self._width), dtype=np.float32)
         for row, axis in enumerate(op.axes):
@@ -82,7 +87,7 @@ class GraphView:
 
 
 class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
-    """Wrapper of a `ConstructEnv` with observation `flat` or `dict`. Its observations equal those of `observation="graph"`."""
+    """Wrapper that gives a `ConstructEnv` with observation `flat` or `dict` the observations of `observation="graph"`."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         """Wrap the environment; ValueError if its observation is neither `flat` nor `dict`."""
@@ -96,7 +101,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
         self.observation_space = self._view.space
 
     def observation(self, observation: Any) -> GraphInstance:
-        """Graph of a flat or dict observation of the current task."""
+        """Convert a flat or dict observation of the current task to a graph."""
         groups = observation if isinstance(observation, dict) else self._split(observation)
         inner: Any = self.env.unwrapped
         return self._view.of(groups, inner.graph.operator)
@@ -107,7 +112,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
 
 
 def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES], and source and target node of each edge, int32 [E, 2]."""
+    """Return the edges: features float32 [E, EDGE_FEATURES], and (source, target) nodes int32 [E, 2]."""
     features, links = [], []
     for t, access in enumerate((*op.reads, op.write)):
         strides = access.strides()
@@ -124,5 +129,5 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(*shape: int) -> gymnasium.spaces.Box:
-    """Float32 Box of this shape with the limits of all observations, -LIMIT to LIMIT."""
+    """Return a float32 Box of this shape with the limits of all observations, -`LIMIT` to `LIMIT`."""
     return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

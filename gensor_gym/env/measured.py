@@ -1,4 +1,4 @@
-"""Final reward R of a program, and facts about it, by the chosen backend: the analytic model or a measurement."""
+"""Final reward R of a finished program, and entries of `info` about it, by the model or by measurement."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gensor_gym.networks.planning.graph import PlanGraph
 
 Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
-"""A program that takes this many times its roofline floor is timed by a single call. Random play on gemm(m=256, n=384, k=512)
+"""Multiple of the roofline floor from which on a program is timed by a single call. Random play on gemm(m=256, n=384, k=512)
 mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Entries of `info` for an illegal program. The model gives no latency, and no backend measures the program."""
+"""Entries of `info` for an illegal program, which has no time by the model and which no backend measures."""
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Proved optimum of a task by the model, in seconds; None if unknown.
+    """Return the proved shortest time of a task's programs by the model, in seconds; None if unknown.
 
     It comes from a certificate, from the table of a fused operator's space, or from all plans of a network.
     """
@@ -37,13 +37,13 @@ def optimum_of(graph: Graph) -> float | None:
 
 
 class FinalReward:
-    """Computes the final reward R, and the facts that go into `info` at the end of an episode.
+    """Computes the final reward R of programs, and the entries of `info` about them, at the end of episodes.
 
-    With `timing="pooled"` the object times each program once; with `"fresh"` it times a program at every request.
+    With `timing="pooled"` each program is timed once, and the time is reused; with `"fresh"` it is timed at every request.
     """
 
     def __init__(self, backend: str | Backend, hardware: Hardware, timing: str) -> None:
-        """Find the backend. ValueError for an unknown name lists the known backends."""
+        """Look up the backend by its name. ValueError for an unknown name lists the known backends."""
         self.backend = None if backend == "analytic" else get_backend(backend, hardware)
         self.name = "analytic" if self.backend is None else self.backend.name
         self.hardware = hardware
@@ -55,10 +55,10 @@ class FinalReward:
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """Final reward R, to be added, and facts of each finished program.
+        """Return, for each finished program, (reward to add, entries of `info`).
 
-        With the model R is 0, because the process has paid it. `latencies` are seconds by the model, infinite for an illegal
-        program.
+        The reward to add is R if the backend measures, and 0 if the backend is the model, because then the step that ended the
+        episode has paid R. `latencies` are the programs' seconds by the model, infinite for an illegal program.
         """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
@@ -72,9 +72,10 @@ class FinalReward:
         return found
 
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
-        """Regret of a legal program, from a complete recorded table, or with the model from a certified optimum. None if unknown.
+        """Return log(time / best time) of a legal program, or None if the best time is unknown.
 
-        `modelled` is the program's latency by the model in seconds.
+        A recorded backend compares recorded times, if its table is complete; the model compares predicted times, if a certificate
+        has the optimum. `modelled` is the program's time by the model in seconds.
         """
         if self.backend is not None:
             return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None
@@ -88,7 +89,10 @@ class FinalReward:
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """`seconds` is the latency by the model. `regret` is present if the task's optimum is known."""
+        """Return the entries of `info` for a program by the model. `seconds` is its time.
+
+        `regret` is present if the task's optimum is known.
+        """
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)
@@ -96,7 +100,7 @@ class FinalReward:
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
-        """Restart the noise of a recorded backend; with a seed it repeats from the start."""
+        """Restart the random noise of a recorded backend. If the backend has a seed, the noise repeats."""
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
@@ -116,7 +120,10 @@ class FinalReward:
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy. A registered backend becomes its name, because its workers belong to the running process."""
+        """Return the state for pickle and copy.
+
+        A registered backend becomes its name, because its workers belong to the running process.
+        """
         name = None if self.backend is None else registered_name(self.backend)
         return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 
@@ -126,13 +133,13 @@ class FinalReward:
         self.__dict__.update(state, backend=get_backend(backend, state["hardware"]) if isinstance(backend, str) else backend)
 
     def close(self) -> None:
-        """Stop the backend's workers."""
+        """Stop the worker processes of the backend."""
         if self.backend is not None:
             self.backend.close()
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """Final reward R of a measurement. 0 if the status is not OK."""
+    """Return the final reward R of a measured program; 0 if its status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -140,7 +147,10 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """Entries of `info` for a measurement. `regret` is left out if it is None. `samples` is the number of timings."""
+    """Return the entries of `info` for a measured program: `runtime_s`, `status`, `samples` (number of timings), `regret`.
+
+    `regret` is left out if it is None.
+    """
     known = {} if regret is None else {"regret": regret}
     samples = len(measurement.samples)
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, "samples": samples, **known}

@@ -34,7 +34,7 @@ from gensor_gym.registry import near
 
 LIMIT = 8.0
 _TENSORS_SEEN = 3
-"""Number of tensors whose strides are observed: the output and at most two inputs."""
+"""Number of tensors whose strides are among the features: the output and at most two inputs."""
 
 GROUPS: dict[str, int] = {
     "tiles": MAX_LEVELS * MAX_AXES + MAX_AXES,  # log2 of tiles, log2 of virtual threads
@@ -62,7 +62,10 @@ _LOG_LEAST = math.log10(_LEAST)
 
 @lean
 def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
-    """Write the dynamic features of one schedule into `out`, which has NUM_DYNAMIC elements or more."""
+    """Write all features that change from step to step into the start of `out` [NUM_DYNAMIC or more].
+
+    They belong to one schedule, int32 [ROW]; `latency` and `terms` are its time by the model and the terms of that time.
+    """
     fill_schedule(row, ints, out)
     for t in range(NUM_TERMS):
         share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
@@ -74,7 +77,7 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
 
 @lean
 def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
-    """Write the groups that do not depend on the model: tiles, knobs, level, resources."""
+    """Write those features of a schedule that do not need the model's time: tiles, knobs, level, resources."""
     for axis in range(MAX_AXES):
         _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
@@ -86,7 +89,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Write log tiles and virtual threads of one axis. A tile equal to the next inner tile reuses its logarithm."""
+    """Write log2 of the tile sizes and virtual threads of one axis. A tile equal to the next inner tile reuses its logarithm."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]
@@ -99,11 +102,11 @@ def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
 
 @lean
 def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
-    """Write the group `resources`, six features.
+    """Write the six features of the group `resources`, which say how much of the hardware a program uses.
 
-    CPU: vector registers, bytes of the L1 tile and of the task tile, as fractions of the limits; log code; two zeros. GPU:
-    threads, registers and shared memory as fractions of the limits; log code; threads in a last, partial warp divided by 32; log
-    threads.
+    CPU: vector registers, bytes of the L1 tile and of the task tile, as fractions of the limits; log code size; two zeros. GPU:
+    threads, registers and shared memory as fractions of the limits; log code size; threads in a last, partial warp divided by 32;
+    log threads.
     """
     for i in range(6):
         out[_RESOURCES + i] = 0.0
@@ -124,7 +127,10 @@ def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
 
 
 def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
-    """Groups `operator` and `hardware` of a task, float32 [NUM_FEATURES - NUM_DYNAMIC]."""
+    """Return the features that stay constant in an episode, float32 [NUM_FEATURES - NUM_DYNAMIC].
+
+    They are the groups `operator` and `hardware`.
+    """
     features = np.concatenate([_operator_features(op), _hardware_features(hardware)])
     return np.clip(features, -LIMIT, LIMIT).astype(np.float32)
 
@@ -161,7 +167,10 @@ def _hardware_features(hw: Hardware) -> np.ndarray:
 
 
 def group_slices(names: tuple[str, ...] | list[str] | None) -> dict[str, slice]:
-    """Slices of the flat observation by group, for the named groups or for all. ValueError names an unknown group."""
+    """Return the slice of the flat observation that each group takes, for the named groups or for all.
+
+    ValueError names an unknown group.
+    """
     chosen = list(GROUPS) if names is None else list(names)
     unknown = [name for name in chosen if name not in GROUPS]
     if unknown or not chosen:

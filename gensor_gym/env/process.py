@@ -37,9 +37,10 @@ REMAINING_AT = OFFSETS["remaining"]
 
 @lean
 def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Write latency and potential of a state into `scalars`, and the state's dynamic features into `obs`.
+    """Evaluate a state with the model: write its time and potential into `scalars`, and its features into `obs`.
 
-    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (from `cost.model.room`) are scratch space.
+    Only the features that change from step to step are written. `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room`
+    (from `cost.model.room`) are working memory that the caller provides.
     """
     seconds = latency(row, ints[task], floats[task], terms, scratch, room)
     scalars[LATENCY] = seconds
@@ -49,7 +50,10 @@ def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: 
 
 @lean
 def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Write latency, potential and dynamic features (`look`), and the mask."""
+    """Write everything that an agent sees of a state: its features into `obs`, and the legal actions into `mask`.
+
+    The time and the potential of the state are written into `scalars`. With one step left only `stop` is legal.
+    """
     look(task, row, scalars, ints, floats, scratch, room, terms, obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -66,10 +70,10 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 
 @lean
 def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Write the scalars and constant features of a new episode.
+    """Reset the numbers of an episode in `scalars`, and write the features that stay constant in the episode into `obs`.
 
-    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches that latency; 0
-    means not computed yet.
+    Potentials are relative to the time of the task's unscheduled program, initial[task]. `starts` [K] caches that time for each
+    of K tasks; 0 means not computed yet.
     """
     if starts[task] == 0.0:
         starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
@@ -84,16 +88,17 @@ def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, 
 
 @lean
 def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode at `row`."""
+    """Start an episode at the schedule `row`: write its scalars, features and mask."""
     open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs)
     observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
 
 
 @lean
 def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
-    """Do `stop`; return (reward, terminated). It ends the episode, unless `reward="best_so_far"` and steps are left.
+    """Perform the action `stop`, and return (reward, whether the episode ended).
 
-    If the backend measures, the caller adds the final reward R, or the gain in R over the best program before.
+    The episode ends, unless `reward="best_so_far"` and steps are left. If the backend measures programs, the reward lacks the
+    final reward R (or the gain in R over the best program so far), which the caller adds.
     """
     before, gain = settings[2] * scalars[POTENTIAL], 0.0
     if settings[3] == MODEL_REWARD:
@@ -112,11 +117,11 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 
 @lean
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Take one step in place; return (reward, terminated).
+    """Take one step of an episode in place, and return (reward, whether the episode ended).
 
-    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]. `mask` is the mask of
-    `row`, so legality is not computed again. An illegal action changes nothing and costs its step; with one step left any action
-    counts as `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether the episode continues after `stop`].
+    `mask` must hold the legal actions of `row`, and receives those of the next state. An illegal action changes nothing and costs
+    its step; with one step left any action counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)
@@ -133,7 +138,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
 
 @lean
 def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
-    """Write observation and mask after an illegal action, which only uses up a step."""
+    """Update features and mask after an illegal action, which only uses up a step."""
     fill_remaining(scalars, ints[task], obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -141,14 +146,14 @@ def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
 
 @lean
 def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
-    """Write only the group `remaining` of an observation."""
+    """Write the two features of the steps left (group `remaining`) into `obs`, and nothing else."""
     obs[REMAINING_AT] = scalars[REMAINING] / ints[HORIZON]
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
 @early
 def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for a single environment. Allocate the scratch space."""
+    """Start the episode of a single environment (`begin`), with working memory allocated here."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs)
@@ -156,7 +161,7 @@ def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, 
 
 @early
 def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `advance` for a single environment. Allocate the scratch space."""
+    """Take one step of a single environment (`advance`), with working memory allocated here."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs)
@@ -166,7 +171,10 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
-    """Do `advance` for environments low..high-1. Those with `skip` set stay unchanged and get reward 0."""
+    """Take one step in each of the environments low..high-1 (`advance`).
+
+    Environments with `skip` set stay unchanged and get reward 0.
+    """
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(
@@ -190,7 +198,7 @@ def _step_each(
 
 @compiled
 def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, starts, room, masks, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for every environment in `chosen`."""
+    """Start an episode in each of the environments with the indices `chosen` (`begin`)."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of a recorded tuning space, whose optimum is known."""
+"""The Gymnasium environment of a tuning space that was measured completely, so that its optimum is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Number of features between the indices and the mask in the observation of `RecordedEnv`."""
+"""Number of features between the indices of values and the mask in the observation of `RecordedEnv`."""
 CLIP = 8.0
 
 
@@ -33,8 +33,8 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     legal actions; an illegal action changes nothing and costs its step. `stop` is always legal.
 
     ## Observation Space
-    Box float32 [2M + 6 + 2 + 2M]: indices of the M values, scaled to [0, 1]; the same for the incumbent; whether the
-    configuration succeeded, whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and
+    Box float32 [2M + 6 + 2 + 2M]: index of each of the M parameter values, scaled to [0, 1]; the same for the incumbent; whether
+    the configuration succeeded, whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and
     seconds; the mask.
 
     ## Rewards
@@ -72,7 +72,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         shaping: bool = True,
         render_mode: str | None = None,
     ) -> None:
-        """Read the file and build the moves. ValueError names a bad value."""
+        """Read the file of the tuning space, and list the actions. ValueError names a bad value."""
         check_process(discount, step_cost)
         check_arguments(timing, seconds, horizon, render_mode)
         self.space = path if isinstance(path, TuningSpace) else load_space(path, format, unit)
@@ -94,7 +94,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode. Option "configuration" (values by parameter) chooses the first state.
+        """Start an episode, and return (observation, info). Option "configuration" (values by parameter) chooses the first state.
 
         The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
         """
@@ -114,7 +114,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Take one action.
+        """Take one action, like `gymnasium.Env.step`.
 
         ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises.
         """
@@ -134,7 +134,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look up the time of the configuration. The first time in an episode costs the recorded seconds."""
+        """Look up the time of the current configuration. Its first visit in an episode costs the recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -147,19 +147,19 @@ class RecordedEnv(TextSpec, gymnasium.Env):
             self.incumbent, self._time = self.index, found
 
     def _potential(self) -> float:
-        """Phi of the state; 0 without shaping."""
+        """Return the potential Phi of the state; 0 without shaping."""
         capped = [self.cap if t == math.inf else t for t in (self._start, self._time)]
         return math.log(capped[0] / capped[1]) if self.shaping else 0.0
 
     def _final(self) -> float:
-        """Final reward R, from the recorded time of the incumbent."""
+        """Return the final reward R, from the recorded time of the incumbent."""
         return 0.0 if self.incumbent is None else max(0.0, math.log(self.cap / float(self.seconds[self.incumbent])))
 
     def _only_stop(self) -> bool:
         return not self._running or self.remaining <= 1 or (self.budget is not None and self.spent >= self.budget)
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [A]. MaskablePPO requires the name."""
+        """Return the mask of legal actions, bool [A]. The name is the one that MaskablePPO looks for."""
         if self._only_stop():
             return np.arange(self.moves.number) == STOP
         return self.moves.mask(self.index)
@@ -190,7 +190,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         }
 
     def render(self) -> str | None:
-        """Text with the configuration, its time and the incumbent's time (render mode `ansi`). None without a render mode."""
+        """Return text with the configuration, its time and the incumbent's time; None without render mode `ansi`."""
         if self.render_mode is None:
             return None
         if not hasattr(self, "index"):
@@ -214,7 +214,7 @@ def check_arguments(timing: str, seconds: float | None, horizon: int | None, ren
 
 
 def check_samples(space: TuningSpace) -> None:
-    """Raise ValueError unless every successful configuration has raw samples to draw from."""
+    """Raise ValueError unless every successful configuration has raw samples, which `timing="resample"` draws from."""
     lacking = sum(len(s) == 0 for s, ok in zip(space.samples, space.ok, strict=True) if ok)
     if lacking:
         raise ValueError(
@@ -224,6 +224,10 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Index of each configuration's value among the values of its parameter, scaled to [0, 1]; float64 [N, M]."""
+    """Return the parameter values of all configurations as numbers in [0, 1], float64 [N, M].
+
+    A number is the index of the value among those of its parameter, divided by the largest index. N is the number of
+    configurations, M the number of parameters with more than one value.
+    """
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

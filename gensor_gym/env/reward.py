@@ -13,18 +13,18 @@ from gensor_gym.graph.compiled import lean
 
 @lean
 def final_reward(floor, seconds):  # noqa: ANN001, ANN201
-    """Final reward R = max(0, log(T_cap / T)) of a program that takes T seconds.
+    """Compute the final reward R = max(0, log(T_cap / T)) of a program that takes T = `seconds`.
 
-    T_cap is CAP_OVER_FLOOR times the task's roofline floor in seconds.
+    T_cap is 1000 (`CAP_OVER_FLOOR`) times `floor`, the task's roofline floor in seconds.
     """
     return max(0.0, math.log(CAP_OVER_FLOOR * floor / seconds))
 
 
 @lean
 def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
-    """Gain in R of a program over the best program before it; 0 if it is not faster.
+    """Compute by how much a program's final reward R exceeds that of the best program before it; 0 if it is not faster.
 
-    `best` is infinite before the first program.
+    `best` and `seconds` are times in seconds. `best` is infinite before the first program.
     """
     if best == math.inf:
         return final_reward(floor, seconds)
@@ -33,5 +33,8 @@ def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
 
 @lean
 def step_reward(before, after, discount, step_cost):  # noqa: ANN001, ANN201
-    """Reward of a step, discount * Phi(s') - Phi(s) - step_cost, from the potentials before and after the step."""
+    """Compute the reward of a step, discount * Phi(s') - Phi(s) - step_cost.
+
+    `before` and `after` are the potentials Phi(s) and Phi(s') of the states before and after the step.
+    """
     return discount * after - before - step_cost

@@ -22,12 +22,13 @@ _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 
 
 class ConstructVecEnv(VecEnv):
-    """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv`, `GirVectorEnv` or `FuseVectorEnv` in mode SAME_STEP.
+    """Adapter that makes a vector environment of this package, in mode SAME_STEP, a `VecEnv` of stable-baselines3.
 
-    Ended episodes are reset within the step. Their info contains `episode` {r, l, t, regret} (like Monitor),
-    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
-    optimum is known). Measured programs add `samples`, and `reward="best_so_far"` adds `paid` and `best`. Other infos are
-    empty. Masks come from `env_method("action_masks")`. VecMonitor is unnecessary, because infos already contain `episode`.
+    The environment is a `ConstructVectorEnv`, `WriteVectorEnv`, `GirVectorEnv` or `FuseVectorEnv`. Ended episodes are reset
+    within the step. Their info contains `episode` {r, l, t, regret} (like Monitor), `terminal_observation`, `TimeLimit.truncated`
+    (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no optimum is known). Measured programs add `samples`, and
+    `reward="best_so_far"` adds `paid` and `best`. Other infos are empty. Masks come from `env_method("action_masks")`. VecMonitor
+    is unnecessary, because infos already contain `episode`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
@@ -102,7 +103,7 @@ class ConstructVecEnv(VecEnv):
         self.envs.close()
 
     def state(self) -> dict[str, Any]:
-        """Copy of the running episodes (`EpisodesVectorEnv.state`) with their sums of rewards and steps, for `restore`."""
+        """Return a copy of the running episodes, with their returns and lengths so far, which `restore` accepts."""
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -111,7 +112,7 @@ class ConstructVecEnv(VecEnv):
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Attribute of every environment in `indices`. A shared attribute is repeated. AttributeError if it is unknown."""
+        """Return an attribute of every environment in `indices`; a shared one is repeated. AttributeError if it is unknown."""
         chosen = self._chosen(indices)
         if attr_name in _OF_ONE:
             values = getattr(self.envs, _OF_ONE[attr_name])
@@ -129,7 +130,10 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Results of `action_masks` (bool [N]) or `render`, one per environment. AttributeError for other methods."""
+        """Call `action_masks` (bool [N]) or `render` of each environment in `indices`, and return the results.
+
+        AttributeError for other methods.
+        """
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)
@@ -148,7 +152,7 @@ class ConstructVecEnv(VecEnv):
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
-        """None selects all environments."""
+        """Return the indices of the chosen environments; None selects all."""
         if indices is None:
             return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)
@@ -156,20 +160,32 @@ class ConstructVecEnv(VecEnv):
 
 
 def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Construct-v0`. Takes arguments of `ConstructVectorEnv` but `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Construct-v0`.
+
+    It takes the arguments of `ConstructVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Gir-v0`. Takes the arguments of `GirVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Gir-v0`.
+
+    It takes the arguments of `GirVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Write-v0`. Takes the arguments of `WriteVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Write-v0`.
+
+    It takes the arguments of `WriteVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_planning_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """`VecEnv` of `num_envs` environments `Fuse-v0`. Takes the arguments of `FuseVectorEnv` except `autoreset_mode`."""
+    """Make a stable-baselines3 `VecEnv` of `num_envs` environments `Fuse-v0`.
+
+    It takes the arguments of `FuseVectorEnv` except `autoreset_mode`.
+    """
     return ConstructVecEnv(FuseVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

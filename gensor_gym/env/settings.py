@@ -25,12 +25,13 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""Which programs are rewarded: the final program, or each program that is faster than all programs evaluated before it."""
+"""Accepted values of `reward`: only the final program is rewarded, or each program that is faster than all evaluated before
+it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the decision process: all arguments except the task's."""
+    """Arguments of an environment that define its decision process and observations; operator, machine and space are not here."""
 
     backend: str
     observation: str
@@ -54,18 +55,22 @@ class Settings:
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """Settings as numbers: [discount, step_cost, shaping, whether the backend is the model, whether `stop` continues]."""
+        """Return the settings as an array for compiled code.
+
+        Its entries are [discount, step_cost, shaping, whether the backend is the model, whether the episode continues after
+        `stop`].
+        """
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
 
     @property
     def goes_on(self) -> bool:
-        """Whether `stop` only evaluates the program, and the episode continues."""
+        """Whether an episode continues after `stop`, which then only evaluates the current program."""
         return self.reward == "best_so_far"
 
 
 def check_moves(moves: str) -> None:
-    """Raise ValueError unless `moves` is "primitives". The environment `gensor_gym/Write-v0` sets whole columns."""
+    """Raise ValueError unless `moves` is "primitives", the only accepted value."""
     if moves != "primitives":
         raise ValueError(
             f"no moves {moves!r}: expected 'primitives'; gensor_gym/Write-v0 with choices='columns' sets whole columns"
@@ -73,7 +78,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Names of observation groups as a tuple; None stands for all groups. ValueError for anything but a collection of names."""
+    """Return names of observation groups as a tuple; None stands for all groups. ValueError for anything but names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
@@ -90,7 +95,7 @@ def check_process(discount: float, step_cost: float) -> None:
 
 
 def whole(action: SupportsIndex) -> int:
-    """The action as an int. ValueError if it is not an integer: actions are not rounded."""
+    """Return the action as an int. ValueError if it is not an integer: actions are not rounded."""
     try:
         return operator.index(action)
     except TypeError:
@@ -98,7 +103,7 @@ def whole(action: SupportsIndex) -> int:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Constructor arguments as JSON values: `env.spec.to_json()` can be read back.
+    """Convert the arguments of an environment to JSON values, so that `env.spec.to_json()` can be read back.
 
     Operators, machines and paths become text. A Hardware that differs from the known machine of its name stays an object, because
     the name would stand for the known machine.
@@ -124,7 +129,10 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 class TextSpec:
-    """Mixin whose attribute `spec`, which `gymnasium.make` and `make_vec` set, keeps the arguments as plain text."""
+    """Mixin that keeps an environment's `spec` with its arguments as plain text.
+
+    `gymnasium.make` and `make_vec` set `spec`.
+    """
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -141,7 +149,10 @@ class TextSpec:
 
 
 def kept_slices(names: tuple[str, ...] | None, slices: Mapping[str, slice]) -> dict[str, slice]:
-    """Slices by group of features, for the named groups or all, in the order of `slices`. ValueError for an unknown group."""
+    """Return the slice of features that each named group takes, or each group if `names` is None, in the order of `slices`.
+
+    ValueError for an unknown group.
+    """
     chosen = tuple(slices) if names is None else names
     if unknown := [name for name in chosen if name not in slices]:
         raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(slices)}{near(unknown, slices)}")

@@ -17,31 +17,34 @@ from gensor_gym.operators.types import Operator
 
 
 class Tasks(Protocol):
-    """Tasks that an environment draws from, for any kind of graph."""
+    """Interface of a set of tasks from which an environment draws, for any kind of construction graph."""
 
     graphs: list[Any]
     """Graph of each task."""
     space: str
     initial: np.ndarray
-    """First state of each task: rows int32 [K, R]."""
+    """First state of each task as a row, int32 [K, R]."""
     num_actions: int
     num_features: int
-    """Number of actions, equal for all graphs, and number of features of a state."""
+    """Numbers of actions (`num_actions`) and of features of a state (`num_features`), equal for all graphs."""
     starts_anywhere: bool
-    """Whether an episode may begin at any schedule."""
+    """Whether an episode may begin at any schedule, instead of at the first state only."""
 
     def add(self, op: Any) -> int:
-        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
+        """Return the index of an operator's task, and create the task if it is missing.
+
+        `op` may be text. ValueError if it is unknown.
+        """
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
 
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
 def _is_fused(operator: object) -> str:
-    """Hint for the error about a fused operator, with the environment to use; empty for other operators."""
+    """Return a hint for error messages if the operator is a fused one: the environment to use. Else return an empty text."""
     from gensor_gym.dataflow.suite import FACTORIES  # not at the top, because only errors need it
 
     named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES
@@ -49,10 +52,11 @@ def _is_fused(operator: object) -> str:
 
 
 class TaskSet:
-    """Construction graphs of one or more operators on one machine, with their tables as stacked arrays.
+    """Construction graphs of one or more operators on one machine, with their tables stacked into arrays.
 
-    ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static float32 [K, F], initial int32
-    [K, ROW]. starts float64 [K] is the model's latency of each unscheduled program, 0 until an episode begins.
+    The first axis is the K tasks: ints int64 [K, NUM_INTS], floats float64 [K, NUM_FLOATS], sizes int64 [K, S] (padded), static
+    features float32 [K, F], initial rows int32 [K, ROW]. starts float64 [K] is the model's time of each unscheduled program in
+    seconds, 0 until an episode begins.
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
@@ -74,7 +78,10 @@ class TaskSet:
     starts_anywhere = True
 
     def add(self, op: Operator | str) -> int:
-        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is unknown."""
+        """Return the index of an operator's task, and create the task if it is missing.
+
+        `op` may be text. ValueError if it is unknown.
+        """
         op = operators.resolve_one(op)
         if op not in self._index:
             self._append(op)
@@ -97,10 +104,10 @@ class TaskSet:
         self.starts = np.zeros(len(tables))
 
     def room(self) -> np.ndarray:
-        """Scratch space of the compiled process, from `cost.model.room`. Each thread needs its own."""
+        """Return new working memory for the compiled process, from `cost.model.room`. Each thread needs its own."""
         return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

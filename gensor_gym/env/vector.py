@@ -1,4 +1,4 @@
-"""Vector environment of constructions: compiled code steps thousands of them, on several threads."""
+"""Vector environment that constructs tensor programs: compiled code steps thousands of them, on several threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.env.tasks import TaskSet
 
 
 class ConstructVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel constructions; each behaves like a `ConstructEnv` with the same arguments."""
+    """Vector environment of `num_envs` tensor programs. Each behaves like a `ConstructEnv` with the same arguments."""
 
     tasks: TaskSet
     single = ConstructEnv

@@ -1,4 +1,4 @@
-"""Observations made of the features: flat, by group, one row per action's successor, or a graph."""
+"""Observations of `Construct-v0`, made of its features: flat, by group, one row per action, or a graph."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
 _ONE_HOT = np.array([[a.primitive == p for p in _PRIMITIVES] for a in ACTIONS], dtype=np.float32)
 _RESOURCES = OFFSETS["resources"]
 NUM_SUCCESSOR_FEATURES = 3 + NUM_TERMS + GROUPS["resources"] + len(_PRIMITIVES)
-"""Number of features of a successor: legality, log speed-up by the model, level, log ratios of terms, resources, primitive."""
+"""Number of features of the state that an action leads to: legality, log speed-up by the model, level, log ratios of terms,
+resources, primitive."""
 
 
 class ObservationView:
-    """Turns the flat features of one environment, or of a batch, into the chosen observation."""
+    """Turns the flat features of one environment, or of a batch, into the observation that the settings choose."""
 
     def __init__(self, settings: Settings) -> None:
         """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
@@ -58,22 +59,25 @@ class ObservationView:
         return self.batch(features.copy())
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """Function that draws a schedule in a render mode."""
+        """Return the function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation, flat or by group, from features [..., F]. The flat observation of all groups is `features` itself."""
+        """Return the flat observation, or a dictionary of its groups, from features [..., F].
+
+        The flat observation of all groups is `features` itself.
+        """
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]
 
 
 def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of the successor by every action, float32 [N, NUM_SUCCESSOR_FEATURES].
+    """Return the features of the state that each action leads to, float32 [N, NUM_SUCCESSOR_FEATURES].
 
-    Of an illegal action only the one hot of the primitive is set.
+    The row of an illegal action has only the one hot of the action's primitive.
     """
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables

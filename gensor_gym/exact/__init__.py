@@ -1,4 +1,4 @@
-"""Exact results of the analytic model: certified optima."""
+"""Exact results about the analytic model: proved optima with certificates, and values of all states."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Types of a certificate's fields when read, by name."""
+"""Field of a certificate -> accepted types in a file."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The proved optimum of a task."""
+    """The proved shortest time of a task's programs under the analytic model, with a program that takes it."""
 
     operator: str
     hardware: str
@@ -36,11 +36,11 @@ class Certificate:
     schedule: str
     """Text of a schedule with this latency."""
     optima: int | None
-    """Number of schedules with this latency and a tile for every level; None if there are too many to count."""
+    """Number of schedules that are as fast, counted with a tile for every level; None if there are too many to count."""
     candidates: int
     """Number of combinations of tiles, virtual threads and knobs in the space, legal or not."""
     visited: int
-    """Number of visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
+    """Number of nodes that the search visited: partial programs whose next tile was fixed, or programs if all were enumerated."""
     evaluated: int
     """Number of programs that the model evaluated."""
     pruned: int
@@ -51,32 +51,32 @@ class Certificate:
     """Processor seconds of the search without compilation."""
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown method."""
+        """Raise ValueError for an unknown method of proof."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
     @property
     def optimum(self) -> float:
-        """Seconds of the fastest legal program."""
+        """Seconds of the fastest legal program by the model."""
         return float.fromhex(self.latency)
 
     @property
     def best(self) -> Schedule:
-        """A schedule with the optimal latency."""
+        """A schedule that takes these seconds."""
         return Schedule.parse(self.schedule)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Operator, hardware and space, as text."""
+        """The task as three texts: operator, hardware and space."""
         return self.operator, self.hardware, self.space
 
     def to_json(self) -> str:
-        """The certificate as one line of JSON."""
+        """Return the certificate as one line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> Certificate:
-        """The certificate of a line that `to_json` wrote. ValueError names missing or unknown fields and invalid values."""
+        """Read a line that `to_json` wrote. ValueError names missing or unknown fields and invalid values."""
         data = parse_object(line)
         expected = {field.name for field in dataclasses.fields(cls)}
         if set(data) != expected:
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _seconds(text: str) -> float:
-    """Value of a hexadecimal float; 0 if it is invalid."""
+    """Return the value of a hexadecimal float; 0 if it is invalid."""
     try:
         return float.fromhex(text)
     except (OverflowError, ValueError):
@@ -100,14 +100,14 @@ def _seconds(text: str) -> float:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """Certificates in a file of JSON lines. A missing file has none."""
+    """Read all certificates in a file of JSON lines. A missing file has none."""
     if not path.exists():
         return []
     return [_at(path, number, line) for number, line in read_lines(path)]
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """ValueError gives file and line."""
+    """Return the certificate in a line of a file. ValueError gives file and line."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:

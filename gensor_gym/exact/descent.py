@@ -1,9 +1,9 @@
-"""Depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
+"""Depth-first search for the fastest program: register tiles, block tiles, the reduction, virtual threads. Compiled.
 
-A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. The
-search does not branch on choices without influence on the model: virtual threads along axes that change no bank and no sector,
-and the split of the reduction's register tile over its axes, because only the product matters. If the longest register tile of
-the reduction is never slower, no other is tried.
+A node of the search fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program
+so far. The search does not branch on choices without influence on the model: virtual threads along axes that change no bank and
+no sector, and the split of the reduction's register tile over its axes, because only the product matters. If the longest register
+tile of the reduction is never slower, no other is tried.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from gensor_gym.graph.tables.tables import (
 )
 
 SLACK = 1.0 - 1e-9
-"""Factor of floors, because they are summed in another order than the model's latency and round differently."""
+"""Factor on lower bounds. It allows for rounding, because they are summed in another order than the model's time."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
-"""Indices of counters. Tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs evaluated; classes
-of best programs; and the limit. At most counts[LIMIT] block tiles and reductions together are visited."""
+"""Indices of the search's counters: tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs
+evaluated; classes of best programs; and the limit. At most counts[LIMIT] block tiles and reductions together are visited."""
 NUM_COUNTS = 8
 CHOICE, SKIPPED, LAST = range(3)
 
 
 @lean
 def set_outer(row, axis, size):  # noqa: ANN001, ANN201
-    """Set the block tile along an axis, and the levels outside it, to `size`."""
+    """Set the block tile along an axis to `size`, and the levels outside it, which copy it."""
     for level in range(1, MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
 
 @lean
 def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
-    """Whether the inner tile of `axis` spreads lanes over the banks of a staged tensor (`shared_wavefronts`)."""
+    """Whether virtual threads along `axis` change which shared-memory banks a warp's loads of a tensor meet."""
     if ints[STAGED + tensor] == 0:
         return False
     for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):
@@ -73,7 +73,7 @@ def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matters(row, axis, ints):  # noqa: ANN001, ANN201
-    """Whether virtual threads along a spatial axis can change the model's latency of a program with these tiles."""
+    """Whether the number of virtual threads along a spatial axis can change the model's time of a program with these tiles."""
     if ints[ALLOWED + VTHREAD_UP + axis] == 0 or ints[EXTENT + axis] == 1 or row[TILE + axis] == 1:
         return False
     if axis == SPATIAL_SLOTS - 1:
@@ -88,11 +88,11 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
-    """Whether a longer register tile of the reduction is never slower.
+    """Whether a longer register tile of the reduction is never slower, so that shorter ones need no search.
 
-    True if no threads share the reduction, `row[STAGES]` is below 2, no read's last dimension is a window, and every read is
-    staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the width
-    of an unstaged read's loads depends on the tile's divisors.
+    True if no threads share the reduction, the knob stages has one of its first two values, no operand's last dimension is a
+    window, and every operand is staged. With more points of a window in flight the model counts more registers
+    (`graph.resources.registers_of`), and the width of an unstaged operand's loads depends on the tile's divisors.
     """
     for tensor in range(ints[NUM_READS]):
         if ints[STAGED + tensor] == 0:
@@ -102,7 +102,7 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def next_vthreads(row, free):  # noqa: ANN001, ANN201
-    """Advance to the next virtual threads along the axes set in `free`. After the last, set them to 1 and return False."""
+    """Set the next combination of virtual threads along the axes marked in `free`. After the last, set 1 and return False."""
     for axis in range(SPATIAL_SLOTS):
         if not free[axis]:
             continue
@@ -118,7 +118,7 @@ def next_vthreads(row, free):  # noqa: ANN001, ANN201
 
 @compiled
 def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Advance to the reduction's next register tile that divides its block tile. After the last, set 1 and return False."""
+    """Set the next register tile of the reduction that divides its block tile. After the last, set 1 and return False."""
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         outer, tile = row[TILE + MAX_AXES + axis], row[TILE + axis]
         for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
@@ -131,9 +131,10 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
-    """Record a program if it is faster than the best, or equally fast and the first of its class.
+    """Record a program if it is faster than the best so far, or equally fast and the first of its class.
 
-    `first` says whether the class has no program in `ties` yet; return the new value. `ties` receives one program of each class.
+    A class is the set of programs that differ only in virtual threads and in the reduction's register tile. `first` says whether
+    the class has no program in `ties` yet; its new value is returned. `ties` receives one program of each class.
     """
     if seconds < best[0]:
         best[0] = seconds
@@ -150,7 +151,7 @@ def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, AN
 
 @compiled
 def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts):  # noqa: ANN001, ANN201
-    """Evaluate the programs of a class: all tiles are fixed except the reduction's register tile; virtual threads are free."""
+    """Evaluate all programs with the given tiles: only virtual threads and the reduction's register tile still vary."""
     longest, first = is_longest_best(row, ints), True
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         row[TILE + axis] = 1
@@ -171,7 +172,10 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 
 @compiled
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
-    """Search all block tiles `reduce` [R, 3] of the reduction. `inner` [R, CODE + 1] is `longest` of `reduction_tiles`."""
+    """Search the block tiles of the reduction, all other tiles being fixed, and keep the best program.
+
+    `reduce` int64 [R, 3] are these tiles, and `inner` [R, CODE + 1] is the second array of `reduction_tiles`.
+    """
     for axis in range(SPATIAL_SLOTS):
         free[axis] = matters(row, axis, ints)
     cap = CODE_LIMIT_GPU // (spatial_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -189,7 +193,10 @@ def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, be
 
 @compiled
 def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN201
-    """Whether a node may have legal completions with at most `limit` elements of padded output. Tiles not yet fixed are 1."""
+    """Whether a partial program may have legal completions whose output, padding included, has at most `limit` elements.
+
+    Tiles that are not fixed yet are 1.
+    """
     if depth < SPATIAL_SLOTS:
         tile = spatial_product(row, 0, ints)
         return tile * power_value(row[UNROLL]) <= CODE_LIMIT_GPU and registers_of(row, ints) <= ints[REGS_THREAD]
@@ -198,9 +205,10 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 
 @compiled
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
-    """Advance to the next size of the tile of a depth. Return CHOICE, or SKIPPED if the register tile does not divide it.
+    """Set the next size of the tile that the search fixes at this depth.
 
-    After the last size reset the tile and return LAST. A block tile sets `padded` [depth + 1].
+    Return `CHOICE` if the size is set, `SKIPPED` if the register tile does not divide it. After the last size reset the tile and
+    return `LAST`. A block tile also sets `padded` [depth + 1].
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth
@@ -226,10 +234,10 @@ def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN
 
 @compiled
 def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
-    """Search all programs with the knobs of `row`; update `best` [1], in seconds, and `best_row`.
+    """Search all programs with the knobs of `row` depth first; update `best` [1], in seconds, and `best_row`.
 
-    `ties` [N, ROW] receives one program of every class that has the best seconds. Floors are multiplied by `slack`; `backwards`
-    tries sizes from the largest down. Return whether the search finished within counts[LIMIT] nodes.
+    `ties` [N, ROW] receives one program of every class that has the best seconds. Lower bounds are multiplied by `slack`;
+    `backwards` tries sizes from the largest down. Return whether the search finished within counts[LIMIT] nodes.
     """
     depths = 2 * SPATIAL_SLOTS
     place, padded = np.full(depths, -1, dtype=np.int64), np.ones(depths + 1)

@@ -1,9 +1,9 @@
 """Lower bound, by the analytic model, on the time of all completions of a partial program on a GPU's CUDA cores. Compiled.
 
-The register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the reduction. The reduction's
-other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
-bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. In
-`row` virtual threads are 1, and if the reduction's block tile is free, the reduction's tiles are 1 too.
+In a partial program the register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the
+reduction. The reduction's other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower
+bound (resident blocks and bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the
+main inequalities. In `row` virtual threads are 1, and if the reduction's block tile is free, the reduction's tiles are 1 too.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ UNBOUNDED = 1e30
 
 @lean
 def reduction_points(ints):  # noqa: ANN001, ANN201
-    """Number of points of the whole reduction."""
+    """Return the number of points (combinations of reduction indices) of the whole reduction."""
     points = 1.0
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         points *= ints[EXTENT + axis]
@@ -105,7 +105,7 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 
 @lean
 def launches(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds to launch the kernel, and the second kernel that adds up the parts of a split reduction.
+    """Return the seconds to launch the kernel, and the second kernel that adds up the parts of a split reduction.
 
     The free choices of a partial program do not affect these seconds, so the model's term is the lower bound.
     """
@@ -114,10 +114,10 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Smallest number of elements of a read over all steps of the reduction, for any block tile.
+    """Return the smallest number of elements that a block loads of an operand in all steps together, for any block tile.
 
     A reduce axis of extent E and tile t that indexes a dimension of reach L with stride c loads (L + c (t - 1)) ceil(E / t)
-    elements along it. That is smallest at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles
+    elements along it. That is smallest at t = 1 or at t = E. If `matrix`, the operand is a matrix, and the reduction's tiles
     multiply.
     """
     if matrix:
@@ -140,7 +140,10 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of the output's `warp_sectors` for any virtual threads: an element's bytes, more for one lane per row."""
+    """Return a lower bound of `warp_sectors` of the output, for any virtual threads.
+
+    It is the bytes of an element, or more if each row has only one lane of a warp.
+    """
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -151,7 +154,7 @@ def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of `shared_wavefronts` for any virtual threads."""
+    """Return a lower bound of `shared_wavefronts` for any virtual threads."""
     part, distinct = fragment(row, tensor, ints), 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
@@ -162,7 +165,10 @@ def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of `window_share`: along a dimension of several axes a thread loads an element or more per unrolled point."""
+    """Return a lower bound of `window_share` for any virtual threads and unrolling.
+
+    Along a dimension of several axes a thread loads one element or more for each unrolled point.
+    """
     if ints[WINDOW + tensor] == 0:
         return 1.0
     share = 1.0
@@ -176,7 +182,10 @@ def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """Lower bounds for copies in all steps, with any block tile: instructions of a thread, wavefronts of a block, waits."""
+    """Return lower bounds of the cost of copying an operand to shared memory in all steps, for any block tile.
+
+    They are (instructions of a thread, wavefronts of a block, waits for memory).
+    """
     matrix = row[CONVOLUTION] == 3
     count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
     waves = count * ints[ITEM + tensor] / 128.0
@@ -192,7 +201,11 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """Bounds of a read's bytes: lower for a step of a block, lower for all blocks from L2, upper for a block in flight."""
+    """Return three bounds of the bytes of an operand that blocks copy.
+
+    They are a lower bound of the bytes that a block copies in one step, a lower bound of the bytes that all blocks copy from L2,
+    and an upper bound of the bytes that a block has under way at a time.
+    """
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:
@@ -211,7 +224,7 @@ def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN2
 
 @lean
 def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
-    """Upper bound of the blocks resident on a multiprocessor; -1 if a block exceeds the limit of shared memory."""
+    """Return an upper bound of the blocks resident on a multiprocessor; -1 if a block exceeds the limit of shared memory."""
     shared = 0
     if fixed == 1:
         shared = shared_bytes_of(row, ints)
@@ -230,16 +243,20 @@ def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of a block's wavefronts to store a staged tile: no conflicts, because padding depends on virtual threads."""
+    """Return a lower bound of a block's wavefronts to store a staged tile in shared memory.
+
+    No bank conflicts are counted, because padding depends on virtual threads.
+    """
     waves = staged_elements(row, tensor, ints) * ints[ITEM + tensor] / 128.0
     return waves if row[CONVOLUTION] == 3 and is_window(tensor, ints) else waves + row_lines(row, tensor, ints)
 
 
 @lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bounds for a block over all its steps: cycles of the busiest pipe, cycles of the block alone, consecutive waits.
+    """Return lower bounds for a block in all its steps: (cycles of the busiest pipe, cycles of the block alone, waits).
 
-    `inner` is the largest product of the reduction's register tiles; it is used only if the block tile is fixed.
+    The waits for memory are successive. `inner` is the largest product of the reduction's register tiles; it is used only if the
+    block tile is fixed.
     """
     warps, tile = (threads + 31) // 32, spatial_product(row, 0, ints)
     parts = power_value(row[REDUCE_THREADS])
@@ -275,11 +292,12 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
 
 @lean
 def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bound of the cycles of all waves: the larger of the fullest multiprocessor's work and of all waves alone, plus ramps.
+    """Return a lower bound of the cycles in which all blocks run.
 
-    The model's waves of `resident` blocks would be no bound, because a completion may have fewer resident blocks and still end
-    sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone. They end
-    after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
+    It is the larger of the fullest multiprocessor's work and of all waves of blocks alone, plus the first loads and the last
+    stores. The model's waves of `resident` blocks would be no bound, because a completion may have fewer resident blocks and
+    still end sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone.
+    They end after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
     """
     units = ints[UNITS]
     stages = row[STAGES]
@@ -295,7 +313,7 @@ def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving,
 
 @lean
 def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bounds: (seconds of L2, seconds of DRAM, bytes from DRAM, bytes of a block's step)."""
+    """Return lower bounds of memory traffic: (seconds of L2, seconds of DRAM, bytes from DRAM, bytes of a block's step)."""
     traffic, unique, flying, arriving = floats[EPILOGUE_BYTES], 0.0, 0.0, 0.0
     units, tiles = ints[UNITS], blocks / power_value(row[SPLIT_K])
     waves = math.ceil(blocks / (units * resident))
@@ -323,7 +341,7 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
 
 @lean
 def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
-    """Lower bound on the seconds of every completion of `row`; infinite if no completion is legal.
+    """Return a lower bound on the seconds of every completion of a partial program; infinite if none is legal.
 
     `fixed` is 1 if the reduction's block tile is chosen; `inner` is then the largest product of its register tiles.
     """
@@ -347,9 +365,10 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
-    """Upper bound of the output elements, padding included, of programs with this register tile that take at most `best` seconds.
+    """Return how many output elements, padding included, a program may have that takes at most `best` seconds.
 
-    The block tile is unknown, so pipes run at full rate, and as many warps are resident as the registers allow.
+    The bound holds for all programs with the register tile of `row`. The block tile is unknown, so pipes run at full rate, and as
+    many warps are resident as the registers allow.
     """
     tile = spatial_product(row, 0, ints)
     others = 0.0

@@ -1,4 +1,4 @@
-"""A good program to start the search with: coordinate descents over columns of schedules from seeded random programs."""
+"""A good program with which the exact search starts: the best of coordinate descents from random programs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from gensor_gym.graph.tables.layout import KNOB
 def incumbent(
     graph: ConstructionGraph, moving: Sequence[int], restarts: int = 12, seed: int = 0
 ) -> tuple[np.ndarray, float, int]:
-    """Best program of `restarts` descents: row int32 [ROW], its seconds, number of model evaluations.
+    """Find a good program by coordinate descents, and return (row int32 [ROW], its seconds, number of model evaluations).
 
-    The result is the same every time. Descents change the knobs in `moving`; all other knobs stay at their default.
+    The first descent begins at the unscheduled program, `restarts` others at random programs. The result is the same every time.
+    Descents change the knobs in `moving`; all other knobs stay at their default.
     """
     rng, initial = np.random.default_rng(seed), graph.initial().row
     coordinates = graph.coordinates.moving(moving)

@@ -25,16 +25,17 @@ from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
-"""Largest number of candidates of a space that is enumerated."""
+"""Largest number of programs, legal or not, of a space that is searched by enumeration."""
 MOST_NODES = 1_000_000_000
 """Largest number of block tiles that a search visits, of spatial axes and of the reduction: about ten minutes."""
 MOST_TIES = 1 << 14
-"""Largest number of classes of optimal programs for which all optimal schedules are counted."""
+"""Largest number of classes of optimal programs for which all optimal schedules are counted. Programs of a class differ only in
+virtual threads and in the reduction's register tile."""
 
 
 @dataclass
 class Result:
-    """Result of a search: the best row, its seconds, the number of optimal schedules (None if too many), and counters."""
+    """Result of a search: the best row, its seconds, how many schedules take them (None if too many), and counters of nodes."""
 
     row: np.ndarray
     seconds: float
@@ -75,7 +76,7 @@ def certify(
 
 
 def enumerated(graph: ConstructionGraph) -> Result:
-    """Find the optimum by evaluating every legal program."""
+    """Find the optimum by evaluating every legal program of the space."""
     best, seconds, optima, evaluated = graph.initial().row, np.inf, 0, 0
     for rows in graph.enumerate():
         latencies = graph.latencies(rows)
@@ -96,7 +97,7 @@ def branch_and_bound(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Result:
-    """Find the optimum by depth-first search with `exact.floor`, separately for each setting of the knobs.
+    """Find the optimum by depth-first search with the lower bounds of `exact.floor`, for each setting of the knobs.
 
     The search runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """
@@ -128,7 +129,7 @@ def branch_and_bound(
 
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
-    """Indices of the knobs that the space varies, or of those in `names`. ValueError for a knob that the space fixes."""
+    """Return the indices of the knobs that the space varies, or of those in `names`. ValueError for a knob that it fixes."""
     moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
@@ -140,7 +141,7 @@ def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -
 
 
 def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
-    """Number of combinations of chains of all axes and values of the knobs in `moving`."""
+    """Count the combinations of tiles and virtual threads of all axes and values of the knobs in `moving`, legal or not."""
     return graph.coordinates.moving(moving).size
 
 
@@ -155,7 +156,10 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """ValueError if `exact.floor` cannot bound the task: CPU, tensor cores, or a reduce axis in two dimensions of a tensor."""
+    """Raise ValueError if `exact.floor` cannot bound the task.
+
+    It cannot for CPUs, for tensor cores, and if a reduce axis indexes two dimensions of a tensor.
+    """
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

@@ -24,11 +24,11 @@ from gensor_gym.graph.tables.tables import ALLOWED
 MOST_STATES = 50_000
 """Number of states after which the search gives up."""
 _FAR = 10_000
-"""Number of steps that stands for a state that cannot be reached along one axis."""
+"""Number of steps that stands for "cannot be reached" along one axis."""
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
-    """The shortest list of actions, without `stop`, that builds the program of a schedule from the unscheduled program.
+    """Return the shortest list of actions, without `stop`, that leads from the unscheduled program to a schedule's program.
 
     The construction does not reach outer levels whose tiles equal those of the level below, because the program is the same.
     ValueError for a schedule that is not legal, or if no path was found among `most` states.
@@ -63,7 +63,7 @@ def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_ST
 
 
 def _beside(ladder: Sequence[int], value: int) -> tuple[int, ...]:
-    """The values just before and after `value` on a ladder, if there are any."""
+    """Return the values just before and after `value` in a list of sizes, if there are any."""
     place = ladder.index(value)
     return *ladder[max(0, place - 1) : place], *ladder[place + 1 : place + 2]
 
@@ -77,7 +77,7 @@ def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
 
 
 def _lowest(row: np.ndarray) -> np.ndarray:
-    """The row of the same program at the lowest level of construction."""
+    """Return the row of the same program at the lowest level of construction."""
     row = row.copy()
     tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
     while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():
@@ -86,10 +86,10 @@ def _lowest(row: np.ndarray) -> np.ndarray:
 
 
 class _Left:
-    """Lower bound on the steps left to a goal."""
+    """Computes a lower bound on the number of actions between a state and a goal."""
 
     def __init__(self, graph: ConstructionGraph, goal: np.ndarray) -> None:
-        """Compute steps to the goal, for every axis, from each register tile and virtual threads, and from each outer tile."""
+        """Compute, for every axis, the steps to the goal from each (register tile, virtual threads) and from each outer tile."""
         self.graph, self.goal = graph, goal
         self.ints = graph.tables.ints
         self.level = int(goal[LEVEL])
@@ -102,7 +102,10 @@ class _Left:
         self.knobs = [usable_values(graph.tables.ints, knob) for knob in range(NUM_KNOBS)]
 
     def of(self, row: np.ndarray) -> int:
-        """Lower bound on the steps from a state to the goal. `_FAR` or more if a completed level differs from the goal's."""
+        """Return a lower bound on the steps from a state to the goal.
+
+        It is `_FAR` or more if a completed level differs from the goal's.
+        """
         at = row.tolist()
         level = at[LEVEL]
         if level > self.level:
@@ -116,7 +119,7 @@ class _Left:
         return steps
 
     def _axis(self, at: list[int], axis: int, level: int) -> int:
-        """Number of steps along one axis: in its virtual threads, the level under construction, and the later levels."""
+        """Return the steps along one axis: in its virtual threads, at the level under construction, and at later levels."""
         for closed in range(level):
             if at[TILE + closed * MAX_AXES + axis] != self.tiles[closed][axis]:
                 return _FAR
@@ -128,13 +131,16 @@ class _Left:
         return steps + sum(ladder.get(self.tiles[level + i][axis], _FAR) for i, ladder in enumerate(later))
 
     def _level_steps(self, axis: int, level: int, base: int) -> dict[int, int]:
-        """Steps to the goal's size by the size of an axis's tile, at a level above registers."""
+        """Return {tile size: steps to the goal's size} for an axis at a level above registers."""
         sizes = [size for size in self.graph.tables.ladder(axis) if size % base == 0]
         there = sizes.index(self.tiles[level][axis])
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """Steps to the goal by (register tile, virtual threads). The search starts at the goal: every action has an inverse."""
+        """Return {(register tile, virtual threads): steps to the goal} for an axis.
+
+        The search starts at the goal, because every action has an inverse.
+        """
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:
@@ -148,7 +154,7 @@ class _Left:
         return steps
 
     def _neighbours(self, axis: int, tile: int, threads: int) -> list[tuple[int, int]]:
-        """(register tile, virtual threads) of all states one action away, in either direction, without limits."""
+        """Return the (register tile, virtual threads) one action away, in either direction, without the hardware's limits."""
         found: list[tuple[int, int]] = []
         if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
             sizes = [size for size in self.graph.tables.ladder(axis) if size % threads == 0]

@@ -1,4 +1,4 @@
-"""Tables of the reduction's block tiles and of the longest register tiles below each, for the compiled search."""
+"""All block tiles of the reduction, and the longest register tiles that divide each, as tables for the compiled search."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gensor_gym.graph.tables.tables import Tables
 
 
 def reduction_tiles(tables: Tables) -> tuple[np.ndarray, np.ndarray]:
-    """Block tiles int64 [R, 3] of the reduction, and longest int64 [R, CODE_LIMIT_GPU + 1].
+    """Return (block tiles of the reduction int64 [R, 3], longest register tiles int64 [R, CODE_LIMIT_GPU + 1]).
 
-    `longest[r, c]` is the largest product, at most c, of register tiles on the ladders that divide block tile r.
+    `longest[r, c]` is the largest product, at most c, of register tiles that divide block tile r and are sizes of their axes.
     """
     ladders = [tables.ladder(axis) for axis in range(SPATIAL_SLOTS, MAX_AXES)]
     tiles = list(itertools.product(*ladders))

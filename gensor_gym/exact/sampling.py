@@ -10,7 +10,7 @@ BATCH = 65536
 
 
 def sample_evenly(graph: ConstructionGraph, rng: np.random.Generator, candidates: int) -> np.ndarray:
-    """Legal rows, int32 [<= candidates, ROW], among `candidates` uniformly drawn combinations.
+    """Draw `candidates` combinations of a space uniformly, and return the legal ones as rows int32 [<= candidates, ROW].
 
     So all legal programs are equally likely.
     """

@@ -19,13 +19,13 @@ from gensor_gym.locate import ROOT
 
 
 def folder() -> Path:
-    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES if it is set, else the folder in the package."""
+    """Return the folder of the certificates: $GENSOR_GYM_CERTIFICATES if it is set, else the folder in the package."""
     chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
     return Path(chosen) if chosen else ROOT / "gensor_gym" / "data" / "certificates"
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task. None if there is none, or if it is for other rules or another model.
+    """Return the shipped certificate of a task; None if it is missing, or if it is for other rules or another model.
 
     The fingerprint must match, and the certified schedule must still be legal and take the certified time, to the last bit. One
     check alone does not suffice if a machine has the name of another, or if a graph was made without calibration.
@@ -39,18 +39,18 @@ def certificate_of(graph: ConstructionGraph) -> Certificate | None:
 
 
 def certificates_of(hardware: str, space: str) -> list[Certificate]:
-    """Valid shipped certificates of a machine and a space, in the order of the files."""
+    """Return the valid shipped certificates of a machine and a space, in the order of the files."""
     found = [one for one in _certificates(folder()).values() if (one.hardware, one.space) == (hardware, space)]
     return [one for one in found if certificate_of(ConstructionGraph(*one.key)) is not None]
 
 
 def regret_of(latency: float, certificate: Certificate) -> float:
-    """log(latency / optimum) of a latency in seconds: 0 for an optimal program."""
+    """Return log(latency / optimum) for a latency in seconds: 0 for an optimal program."""
     return math.log(latency / certificate.optimum)
 
 
 @cache
 def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
-    """The last certificate of each (operator, hardware, space) in the files *.jsonl of a folder."""
+    """Return the last certificate of each (operator, hardware, space) in the files *.jsonl of a folder."""
     files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
     return {certificate.key: certificate for path in files for certificate in read_certificates(path)}

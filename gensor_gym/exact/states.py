@@ -15,10 +15,10 @@ MOST_STATES = 200_000
 
 @dataclass(frozen=True, eq=False)
 class StateGraph:
-    """States in the order of their distance from the first, and every legal action except `stop` as an edge.
+    """All reachable states of a task, ordered by their distance from the first, with every legal action except `stop` as an edge.
 
-    rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (least actions from state 0); edges sorted by source:
-    source, action and target int64 [E].
+    States: rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (least actions from state 0). Edges, sorted by
+    source state: source, action and target int64 [E].
     """
 
     rows: np.ndarray
@@ -30,11 +30,11 @@ class StateGraph:
 
     @property
     def optimal(self) -> np.ndarray:
-        """Which states are as fast as the fastest, bool [S]."""
+        """Whether each state is as fast as the fastest, bool [S]."""
         return self.seconds == self.seconds.min()
 
     def index(self, row: np.ndarray) -> int:
-        """Index of the state with this row. ValueError if it cannot be reached."""
+        """Return the index of the state with this row. ValueError if it cannot be reached."""
         found = np.flatnonzero((self.rows == row).all(axis=1))
         if len(found) == 0:
             raise ValueError(f"row {np.asarray(row).tolist()} is none of the {len(self.rows)} reachable states")
@@ -42,7 +42,7 @@ class StateGraph:
 
 
 def explore(graph: ConstructionGraph, most: int = MOST_STATES) -> StateGraph:
-    """All states that can be reached from the unscheduled program. ValueError if there are more than `most`."""
+    """Find all states that can be reached from the unscheduled program. ValueError if there are more than `most`."""
     frontier = graph.initial().row[None]
     number = {frontier[0].tobytes(): 0}
     layers, edges = [frontier], []

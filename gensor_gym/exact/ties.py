@@ -1,4 +1,8 @@
-"""Counts the schedules that are exactly as fast as the optimum, from one program of every class that contains any. Compiled."""
+"""Counts the schedules that are exactly as fast as the optimum. Compiled.
+
+Schedules that differ only in virtual threads and in the reduction's register tile form a class; one program of every class that
+contains an optimal schedule is given.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,10 @@ from gensor_gym.graph.tables.tables import ALLOWED, EXTENT
 
 @compiled
 def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
-    """Number of legal schedules with the tiles and knobs of the rows `classes` [N, ROW] that take exactly `best` seconds.
+    """Count the legal schedules that take exactly `best` seconds.
 
-    Schedules of a class differ in virtual threads and in the reduction's register tile.
+    They have the tiles and knobs of one of the rows `classes` [N, ROW], and any virtual threads and register tile of the
+    reduction.
     """
     terms, free, count = np.empty(NUM_TERMS), np.zeros(SPATIAL_SLOTS, dtype=np.bool_), 0
     for axis in range(SPATIAL_SLOTS):

@@ -1,7 +1,7 @@
-"""Values of the finite-horizon decision process with its step cost, by backward induction over all states of a small task.
+"""Values of all states of a small task's decision process, computed by backward induction.
 
-The process is the one in `docs/design.md` with rewards from the model, over legal actions: an illegal action changes nothing and
-costs its step.
+The process has a finite horizon and a step cost. It is the one in `docs/design.md` with rewards from the model, over legal
+actions: an illegal action changes nothing and costs its step.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values float64 [H + 1, S] by number of steps left (row 0 is unused) and state, and the rewards."""
+    """Values of all states of the decision process, float64 [H + 1, S], and its rewards.
+
+    The first index of `values` is the number of steps left (row 0 is unused), the second the state.
+    """
 
     states: StateGraph
     values: np.ndarray
     stop: np.ndarray
-    """Reward of `stop`, float64 [S]."""
+    """Reward of `stop` in each state, float64 [S]."""
     paid: np.ndarray
-    """Reward of every edge, float64 [E]."""
+    """Reward of the action of each edge, float64 [E]."""
     discount: float
 
     @property
@@ -34,13 +37,16 @@ class Values:
         return len(self.values) - 1
 
     def edge_values(self, left: int) -> np.ndarray:
-        """Value of taking every edge with `left` steps left, float64 [E]; -inf with one step left, when only `stop` is legal."""
+        """Return the value of taking each edge with `left` steps left, float64 [E].
+
+        It is -inf with one step left, when only `stop` is legal.
+        """
         if left <= 1:
             return np.full(len(self.paid), -np.inf)
         return self.paid + self.discount * self.values[left - 1][self.states.target]
 
     def best_action(self, state: int, left: int) -> int:
-        """An action of greatest value: `stop` if it is among the best, else the first in the order of actions."""
+        """Return the best action of a state: `stop` if no action has a greater value, else the first in the order of actions."""
         mine = np.flatnonzero(self.states.source == state)
         gains = self.edge_values(left)[mine]
         if len(mine) == 0 or self.stop[state] >= gains.max():
@@ -48,7 +54,7 @@ class Values:
         return int(self.states.action[mine[int(np.argmax(gains))]])
 
     def path(self) -> list[tuple[int, int]]:
-        """An optimal episode from the unscheduled program: (state, action) of every step, ending with `stop`."""
+        """Return an optimal episode from the unscheduled program as (state, action) pairs, ending with `stop`."""
         state, steps = 0, []
         for left in range(self.horizon, 0, -1):
             action = self.best_action(state, left)

@@ -15,7 +15,7 @@ _GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """Raw content of a file.
+    """Return the raw content of a file.
 
     ValueError for a device and for a file of more than `most` bytes; OSError for a folder, a missing file and an unreadable file.
     """
@@ -29,7 +29,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
-    """Decompressed content of gzip data; other data unchanged. ValueError for broken data, or more than `most` bytes."""
+    """Decompress gzip data; return other data unchanged. ValueError for broken data, or more than `most` bytes."""
     if not data.startswith(_GZIP):
         return data
     size = 0
@@ -44,7 +44,7 @@ def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """Decompressed blocks of gzip data. ValueError if the data are truncated, zlib.error if corrupt."""
+    """Yield the decompressed blocks of gzip data. ValueError if the data are truncated, zlib.error if corrupt."""
     while data:
         part = zlib.decompressobj(wbits=31)
         while not part.eof:
@@ -57,7 +57,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
-    """The UTF-8 text of a file, gzipped or not. Errors of `read_bytes`, and ValueError for anything but UTF-8 text."""
+    """Return the UTF-8 text of a file, gzipped or not. Errors of `read_bytes`, and ValueError for anything but UTF-8 text."""
     try:
         return unfolded(read_bytes(path, most), most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -67,6 +67,6 @@ def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
 
 
 def read_lines(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Iterator[tuple[int, str]]:
-    """Number, from 1, and text of every line of a file that is not blank. Errors of `read_text`."""
+    """Return (number from 1, text) of every line of a file that is not blank. Errors of `read_text`."""
     text = read_text(Path(path), most)
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())

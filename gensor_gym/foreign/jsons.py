@@ -21,10 +21,10 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
 
 
 def parse_json(text: str, finite: bool = True) -> Any:
-    """The value of JSON text. `finite=False` also accepts NaN and Infinity, which Python writes though JSON lacks them.
+    """Return the value that JSON text describes. `finite=False` also accepts NaN and Infinity, which Python writes.
 
     json.JSONDecodeError, a ValueError, for invalid JSON; ValueError for duplicate keys, numbers that are not finite, and brackets
-    nested deeper than MOST_NESTING.
+    nested deeper than `MOST_NESTING`.
     """
     if text.count("[") + text.count("{") > MOST_NESTING:
         check_nesting(text)
@@ -32,7 +32,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
 
 def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
-    """The object of JSON text, as of `parse_json`. ValueError also if the value is not an object."""
+    """Return the object that JSON text describes, like `parse_json`. ValueError also if the value is not an object."""
     value = parse_json(text, finite)
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_KINDS.get(type(value), 'number')}; expected an object, {{..}}")
@@ -40,7 +40,7 @@ def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, Any]:
-    """The object in a JSON file. ValueError names the file and the fault. OSError if the file is missing."""
+    """Return the object in a JSON file. ValueError names the file and the fault. OSError if the file is missing."""
     text = read_text(path)
     try:
         return parse_object(text, finite)
@@ -49,7 +49,7 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
 
 
 def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines (`parse_object`). ValueError names file and line. OSError if the file is missing."""
+    """Return the objects in a file of JSON lines. ValueError names file and line. OSError if the file is missing."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -60,7 +60,7 @@ def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict
 
 
 def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:
-    """Result of `make`, called with the fields of the object in a JSON file, or of the object's member `of`.
+    """Call `make` with the fields of the object in a JSON file, or of the object's member `of`, and return the result.
 
     ValueError if the member is missing, or if fields are missing or not accepted by `make`.
     """
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """ValueError if brackets outside strings are nested deeper than MOST_NESTING."""
+    """Raise ValueError if brackets outside strings are nested deeper than `MOST_NESTING`."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]
@@ -91,7 +91,7 @@ def check_nesting(text: str) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its pairs. ValueError for duplicate keys, because a dict would keep only the last."""
+    """Make a JSON object from its pairs. ValueError for duplicate keys, because a dict would keep only the last."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [key for key, _ in pairs]
@@ -105,7 +105,7 @@ def _refuse(name: str) -> float:
 
 
 def _finite(text: str) -> float:
-    """ValueError if the number is too large for a float."""
+    """Convert text to a float. ValueError if the number is too large for a float."""
     value = float(text)
     return value if math.isfinite(value) else _refuse(text[:20])
 

@@ -1,4 +1,4 @@
-"""Errors in the values of a file. Faults that show only when the values are used name the file, too."""
+"""Adds the name of a file to errors about values from it, even if they are raised only when the values are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _FAULTS = (KeyError, TypeError, AttributeError, IndexError, OverflowError, Recur
 
 @contextmanager
 def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Context that uses values of a file as `what`. It turns errors of missing or unsuitable values into ValueError."""
+    """Return a context for code that uses values read from a file. `what` names the kind of file, such as "policy".
+
+    Errors of missing or unsuitable values become a ValueError that names the file.
+    """
     try:
         yield
     except _FAULTS as error:

@@ -13,7 +13,7 @@ MOST_BYTES = 64 << 10
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
-    """The value in a YAML file: texts, numbers, lists and dictionaries.
+    """Return the value in a YAML file: texts, numbers, lists and dictionaries.
 
     ValueError for invalid YAML and for aliases, with which a small file expands to large data. OSError if the file is missing.
     """

@@ -1,4 +1,4 @@
-"""A network under construction: named nodes with shapes, added in order."""
+"""Builder of networks: it adds named nodes with shapes, in order."""
 
 from __future__ import annotations
 
@@ -39,44 +39,46 @@ from gensor_gym.operators.types import Operator
 
 
 class Builder:
-    """Builds a network. Values are known by name, and a method that adds a value returns the name."""
+    """Builds a network node by node. Each value has a name; a method that adds a value returns its name."""
 
     def __init__(self) -> None:
         self.shapes: dict[str, Shape] = {}
         self.origin = ""
-        """Name of the operation to which added nodes belong."""
+        """Name of the torch operation to which added nodes belong."""
         self.reads: Mapping[str, str] = {}
-        """Name of a value that the operation reads -> its data type in the module. Kernels may compute in another type."""
+        """Name of a value that the present operation reads -> its data type in the module. Kernels may compute in another type.
+        """
         self.is_whole = False
-        """Whether the operation computes integers from only integers."""
+        """Whether the present operation reads and computes only integers."""
         self.half = ""
-        """The 16-bit type of all floats that the operation reads and computes; empty if there is none."""
+        """The 16-bit type of all floats that the present operation reads and computes; empty if there is none."""
         self.whole: set[str] = set()
-        """Names of the values added by operations from integers to integers."""
+        """Names of the values that were added by operations from integers to integers."""
         self.given: list[Value] = []
-        """Inputs and constants in the order of addition."""
+        """Inputs and constants in the order in which they were added."""
         self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
-        """Name of a map or reduction that is rounded when it is stored -> its type (`Dataflow.rounded`)."""
+        """Name of a map or reduction that is rounded when it is stored -> the type to which it is rounded (`Dataflow.rounded`).
+        """
         self.quantized: dict[str, Any] = {}
-        """Name of a dequantised value -> its int8 numbers (`aten.quantized.Quantized`)."""
+        """Name of a dequantised value -> the int8 numbers from which it was computed (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
-        """Rule that computes products of dequantised values in integers."""
+        """Function that adds a product of dequantised values in integers, or returns None."""
         self._joined: dict[str, str] = {}
         """Name of a concatenation -> its 16-bit type; empty for other types."""
         self._wraps: dict[str, str] = {}
-        """Name of a value of int32 -> the value whose lowest 32 bits it keeps."""
+        """Name of an int32 value -> the value whose lowest 32 bits it keeps."""
         self._numbers: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
-        """Add an input: a tensor that every call passes."""
+        """Add an input, a tensor that every call of the network passes. Return its name."""
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray, half: str = "") -> str:
-        """Add a constant: a tensor that is equal at every call.
+        """Add a constant, a tensor that is equal at every call. Return its name.
 
         Its type is `half` if given, such as a 16-bit type; else int64 if an integer exceeds 2**24; else float32.
         """
@@ -92,7 +94,7 @@ class Builder:
         return value.name
 
     def given_as(self, name: str) -> str | None:
-        """Data type of an input or constant, or of a reshape of either; None for a computed value."""
+        """Return the data type of an input or constant, also of a reshape of it; None for a computed value."""
         root = self._root(name)
         return next((value.dtype for value in self.given if value.name == root), None)
 
@@ -110,21 +112,21 @@ class Builder:
         return made
 
     def map(self, expression: Expression, name: str = "v") -> str:
-        """Add the map of an expression of values, which are broadcast to one shape as in NumPy."""
+        """Add a map: an elementwise expression of values, which are broadcast to one shape as in NumPy. Return its name."""
         names = operands(expression)
         shape = np.broadcast_shapes(*(self.shapes[one] for one in names))
         return self.add(Map(renamed(expression, {one: self.repeat(one, shape) for one in names})), name)
 
     def call(self, function: str, *arguments: Expression | str | float) -> str:
-        """Add the map of one scalar function (`dataflow.scalars`) of values, numbers and expressions."""
+        """Add a map of one scalar function (`dataflow.scalars`) of values, numbers and expressions. Return its name."""
         return self.map(of(function, *arguments), function)
 
     def repeat(self, name: str, shape: Sequence[int]) -> str:
-        """The value broadcast to a shape; unchanged if it has that shape."""
+        """Broadcast a value to a shape. Return the result's name, or `name` if the value has that shape."""
         return name if self.shapes[name] == tuple(shape) else self.add(Broadcast(name, tuple(shape)), f"{name}_wide")
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The same elements in the same order, with another shape. One extent may be -1."""
+        """Reshape a value: the same elements in the same order. One extent may be -1. Return the result's name."""
         size, to = math.prod(self.shapes[name]), list(shape)
         if -1 in to:
             to[to.index(-1)] = size // max(1, -math.prod(to))
@@ -135,7 +137,10 @@ class Builder:
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """The value with axes in another order. If that takes too many loops for one kernel, a copy moves each axis."""
+        """Transpose a value: its axes in another order. Return the result's name.
+
+        If one kernel would need too many loops, a copy moves each axis.
+        """
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name
@@ -153,21 +158,24 @@ class Builder:
         return name
 
     def known(self, name: str) -> np.ndarray | None:
-        """Elements of a constant; None for a value that may change from call to call."""
+        """Return the elements of a constant; None for a value that may change from call to call."""
         return self._constants.get(name)
 
     def made(self, name: str) -> Node | None:
-        """The node that computes a value; None for inputs and constants."""
+        """Return the node that computes a value; None for inputs and constants."""
         return self._made.get(name)
 
     def quantize(self, name: str, source: str) -> None:
-        """Store a map of `source` in int8. The kernel that computes `source` may compute the map too."""
+        """Mark `name`, a map of `source`, as stored in int8, so that the kernel that computes `source` may compute it too."""
         self._rounded[name] = "int8"
         if isinstance(self._made.get(root := self._root(source)), Map | Reduce):
             self._origins[name] = self._origins[root]
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
-        """Sums, maxima or minima along axes, which keep extent 1. One node reduces neighbouring axes, the last first."""
+        """Compute sums, maxima or minima along axes, which keep extent 1. Return the result's name.
+
+        One node reduces neighbouring axes, the last first.
+        """
         if body == "min":
             return self.turned(self.reduce(self.turned(name), "max", axes))
         left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
@@ -178,11 +186,14 @@ class Builder:
         return name
 
     def turned(self, name: str) -> str:
-        """A value that sorts in reverse: the negative; for integers -1 - x, which exists for the least integer too."""
+        """Return the name of a value that sorts in reverse: -x, or for integers -1 - x.
+
+        The latter exists for the least integer too.
+        """
         return self.call("subtract", -1.0, name) if self.is_whole else self.call("negative", name)
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
-        """Means along axes, which keep extent 1; ValueError for integers."""
+        """Compute means along axes, which keep extent 1. Return the result's name. ValueError for integers."""
         if self.is_whole:
             raise ValueError("means of integers: expected float32")
         count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
@@ -206,7 +217,7 @@ class Builder:
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def half_of(self, name: str) -> str:
-        """The 16-bit type of a value; empty for other types."""
+        """Return the 16-bit type of a value; empty for other types."""
         while isinstance(node := self._made.get(name), Broadcast | Reshape | Slice | Transpose | Pad | Gather):
             name = node.table if isinstance(node, Gather) else node.source
         if isinstance(node, Map | Reduce):
@@ -220,7 +231,10 @@ class Builder:
         return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:
-        """The value rounded to a 16-bit type: itself if the operation computed it, else a copy."""
+        """Round a value to a 16-bit type. Return the name of the rounded value.
+
+        It is `name` if the torch operation that is being converted computes the value, else usually a copy.
+        """
         if self.half_of(name) == half:
             return name
         node = self._made.get(name)
@@ -234,7 +248,10 @@ class Builder:
         return made
 
     def wrapped(self, name: str) -> str:
-        """Computed integers reduced to their lowest 32 bits, as torch's int32 wraps around. Copied integers are unchanged."""
+        """Reduce computed integers to their lowest 32 bits, as torch's int32 wraps around.
+
+        Return the result's name. Integers that are only read or moved are unchanged.
+        """
         if not isinstance(self._made.get(self._root(name)), Map | Reduce):
             return name
         above = of("divide", of("add", name, 2.0**31), 2.0**32)
@@ -243,7 +260,10 @@ class Builder:
         return made
 
     def dense(self, name: str) -> str:
-        """The value as floats in memory of its own shape. A repeated value and an input of integers are copied."""
+        """Return the name of a value as floats that are all stored in memory.
+
+        A broadcast value or an input of integers is copied.
+        """
         node = self._made.get(name)
         if any(value.name == name and value.dtype not in ("float32", *HALVES) for value in self.given):
             return self.copy(name)
@@ -252,7 +272,7 @@ class Builder:
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """Add a copy of the value, in memory of its own, with the same type."""
+        """Add a copy of a value, in memory of its own, with the same type. Return its name."""
         was, self.is_whole = self.is_whole, self.is_whole or self._root(name) in self.whole
         made = self.map(Operand(name), f"{name}_copy")
         self.is_whole = was
@@ -260,7 +280,7 @@ class Builder:
         return made
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """The network, without unread constants. Each output has memory of its own."""
+        """Build the network with the outputs `returns`, without unread constants. Each output gets memory of its own."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
@@ -275,7 +295,10 @@ class Builder:
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _typed(self, graph: Dataflow) -> Dataflow:
-        """The graph with its int64 nodes determined, without nodes that wrap values which always fit 32 bits."""
+        """Determine which integer nodes compute in int64, and remove the wrap-around of values that always fit 32 bits.
+
+        Return the graph with these changes.
+        """
         wraps = {name: source for name, source in self._wraps.items() if name in graph.makers}
         known, nodes = intervals(graph, self._constants, self.whole, wraps), list[tuple[str, Node]]()
         names = {name: name for name in graph.values}
@@ -292,7 +315,10 @@ class Builder:
         return dataclasses.replace(graph, nodes=tuple(self._with_floats(graph, whole)), whole=whole)
 
     def _with_floats(self, graph: Dataflow, whole: Set[str]) -> Iterator[tuple[str, Node]]:
-        """The nodes, and a float32 copy of every int64 value that a product reads."""
+        """Yield the graph's nodes, and before each product a float32 copy of every int64 value that it reads.
+
+        `whole` names the int64 nodes.
+        """
         for name, node in graph.nodes:
             if isinstance(node, Contract) and (far := [one for one in node.sources if graph.behind(one)[-1] in whole]):
                 copies = {one: self._fresh(f"{one}_float") for one in far}
@@ -318,21 +344,21 @@ class Builder:
 
 
 MOST_LOOPS = 5
-"""Largest number of loops of a kernel, over rows and columns. Axes that a transpose separates need separate loops."""
+"""Largest number of loops of one kernel. Neighbouring axes that a transpose separates need separate loops."""
 
 
 def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
-    """Whether axis `other` follows axis `one` with only axes of extent 1 between them."""
+    """Return whether axis `other` follows axis `one` with only axes of extent 1 between them."""
     return one < other and all(shape[between] == 1 for between in range(one + 1, other))
 
 
 def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes differ only by axes of extent 1."""
+    """Return whether two shapes differ only by axes of extent 1."""
     return [extent for extent in one if extent > 1] == [extent for extent in other if extent > 1]
 
 
 def of(function: str, *arguments: Expression | str | float) -> Call:
-    """Expression of a scalar function of values (by name), numbers and expressions."""
+    """Return the expression of a scalar function of values (by name), numbers and expressions."""
     return Call(function, tuple(_part(one) for one in arguments))
 
 
@@ -345,11 +371,12 @@ def _part(given: Expression | str | float) -> Expression:
 
 
 MOST_MULTIPLIED = 1 << 28
-"""Largest number of multiplications of a product in int64. Larger products compute in float32, exact for bounded integers."""
+"""Largest number of multiplications of a product in int64. Larger products are computed in float32, exact for bounded integers.
+"""
 
 
 def _product(b: Builder, x: str, y: str) -> str:
-    """Product [.., m, n] of integers [.., m, k] and [.., k, n]."""
+    """Compute the product [.., m, n] of integers [.., m, k] and [.., k, n]."""
     (*outer, m, k), n = b.shapes[x], b.shapes[y][-1]
     last = len(outer)
     turned = b.reshape(b.transpose(y, (*range(last), last + 1, last)), (*outer, 1, n, k))
@@ -358,9 +385,9 @@ def _product(b: Builder, x: str, y: str) -> str:
 
 
 def _of_vector(b: Builder, x: str, y: str) -> str:
-    """Product [n] of integers [n, k] and [k]."""
+    """Compute the product [n] of integers [n, k] and [k]."""
     return b.reshape(b.reduce(b.call("multiply", x, y), "sum", [-1]), b.shapes[x][:1])
 
 
 _PRODUCTS: dict[str, Callable[..., str]] = {"gemm": _product, "batched_gemm": _product, "gemv": _of_vector}
-"""Name of an operator -> function that adds it for integers."""
+"""Name of an operator -> function that adds its nodes for integers."""

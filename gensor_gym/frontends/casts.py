@@ -1,4 +1,4 @@
-"""Casts to data types without kernels. If no operation computes with the cast value, torch or NumPy cast the output."""
+"""Casts of outputs, without kernels: if no operation computes with the cast value, torch or NumPy cast the output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 CAST = "aten._to_copy.default"
-"""Name of the operation that casts."""
+"""Name of ATen's operation that casts a tensor."""
 _MOVES = {
     f"aten.{name}"
     for name in (
@@ -15,19 +15,19 @@ _MOVES = {
         "transpose.int", "unsqueeze.default", "view.default", "_unsafe_view.default",
     )
 }  # fmt: skip
-"""Operations that move or view elements without changing them."""
+"""Names of ATen's operations that move or view elements without changing them."""
 
 
 def name_of(dtype: Any) -> str:
-    """Name of a data type of torch, such as `float32`."""
+    """Return the name of a data type of torch, such as `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Name of a node of torch's graph -> data types to which its value is cast, in order, if kernels cannot compute them.
+    """Find the casts in torch's graph that kernels cannot compute. Return, by a node's name, the types of its casts in order.
 
-    A node that only rearranges a cast value has the same casts. The first type is the integer or bool type that the value had, if
-    any. A cast from float32 to float64 and back has no casts.
+    `computed` are the types that kernels compute. A node that only rearranges a cast value has the same casts. The first type is
+    that of the value before its casts, unless it was float32. A value cast from float32 to float64 and back counts as not cast.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Constant tensors of torch as NumPy arrays and as numbers."""
+"""Converts constant tensors of torch to NumPy arrays and numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from gensor_gym.frontends.unsupported import refusing
 
 
 def constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """Elements of a constant output as float32 or int64; Unsupported if neither is exact."""
+    """Convert a constant output to a float32 or int64 array. Unsupported if neither is exact.
+
+    `place` is the output's index, for the message.
+    """
     if tensor.dtype in (torch.float32, torch.int64):
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
@@ -24,12 +27,12 @@ def constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
 
 
 def _number(whole: int) -> int | float:
-    """The integer as a float if float64 represents it exactly, else unchanged."""
+    """Convert an integer to a float if float64 represents it exactly; else return it unchanged."""
     return float(whole) if abs(whole) <= MOST_IN_FLOAT64 else whole
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """The tensor as a float32 or int64 array, or as a number if it has no axes.
+    """Convert a tensor to a float32 or int64 array, or to a number if it has no axes.
 
     ValueError for a data type that neither represents.
     """

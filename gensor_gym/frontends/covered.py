@@ -1,4 +1,4 @@
-"""Table of covered operations. A rule is a function of a builder and the operation's arguments."""
+"""Table of the operations that rules cover. A rule is a function of a builder and the operation's arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE: dict[str, Rule] = {}
 
 
 def covers(*names: str) -> Callable[[Rule], Rule]:
-    """Decorator that registers a rule for operations of ATen, whose names are without `aten.`."""
+    """Decorate a rule to register it for operations of ATen, whose names are given without `aten.`."""
 
     def register(rule: Rule) -> Rule:
         TABLE.update({f"aten.{name}": rule for name in names})

@@ -1,4 +1,4 @@
-"""Decompositions of operations that torch does not decompose, or decomposes to other results for inf and NaN."""
+"""Decompositions (into simpler operations) that torch lacks, or that give other results than torch's kernels for inf and NaN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch._C import DispatchKey
 _CUBIC = -0.75
 """Parameter a of cubic convolution (Keys 1981), equal to torch's."""
 _MEAN, _SUM = 1, 2
-"""ATen's numbers of the reductions of a loss."""
+"""ATen's codes of the reductions of a loss."""
 
 
 def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
@@ -48,7 +48,11 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
 
 
 def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: int, corners: bool) -> list[tuple[Tensor, Any]]:
-    """(indices along one axis that each position reads, as float32; their weights) for every tap."""
+    """Return (index, weight) for every neighbour that an interpolation along one axis reads, as tensors of the positions' shape.
+
+    `places` are positions from -1 to 1 along an axis of `size` elements; `bounded` moves positions inside it. Indices are
+    float32.
+    """
     at = (places + 1) * (0.5 * (size - 1)) if corners else (places + 1) * (0.5 * size) - 0.5
     if mode == 2:
         first = at.floor()
@@ -61,7 +65,7 @@ def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: 
 
 
 def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) -> Tensor:
-    """Positions moved inside the axis by the padding; NaN becomes `lost`. Zero padding leaves positions unchanged."""
+    """Move positions inside the axis as the padding says; NaN becomes `lost`. Zero padding (0) leaves positions unchanged."""
     if padding == 0:
         return at
     if padding == 2:
@@ -73,7 +77,7 @@ def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) ->
 
 
 def _cubic(t: Tensor) -> list[Tensor]:
-    """Weights of four neighbours for a position at distance t in [0, 1) from the second."""
+    """Return the weights of four neighbours in cubic interpolation, for a position at distance t in [0, 1) from the second."""
 
     def near(x: Tensor) -> Tensor:
         return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
@@ -85,7 +89,7 @@ def _cubic(t: Tensor) -> list[Tensor]:
 
 
 def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """(multi-class hinge loss, float32 mask of the target classes). A row's targets end at the first -1."""
+    """Return the multi-class hinge loss, and a float32 mask of the target classes. A row's targets end at the first -1."""
     rows, labels = torch.atleast_2d(given), torch.atleast_2d(target)
     classes = rows.shape[1]
     counts = torch.cumsum((labels < 0).to(torch.int64), dim=1) == 0
@@ -101,7 +105,7 @@ def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int
 def multi_margin_loss(
     given: Tensor, target: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = _MEAN
 ) -> Tensor:
-    """Multi-class margin loss of rows [n, classes], or of one row, and target classes [n]."""
+    """Return the multi-class margin loss of rows [n, classes], or of one row, for target classes [n]."""
     rows, labels = torch.atleast_2d(given), torch.atleast_1d(target).unsqueeze(1)
     apart = margin - rows.gather(1, labels) + rows
     apart = torch.where((apart > 0) & (torch.arange(rows.shape[1]) != labels), apart, 0.0)  # 0 also for NaN
@@ -121,7 +125,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def in_place_of_torchs() -> Iterator[None]:
-    """Hide torch's own Python decompositions of these operations inside the `with` block, where they would take precedence."""
+    """Hide torch's own Python decompositions of the operations in `DECOMPOSITIONS` inside the `with` block.
+
+    They would take precedence over those of this module.
+    """
     hidden = {one: one.py_kernels.pop(DispatchKey.Autograd) for one in DECOMPOSITIONS if DispatchKey.Autograd in one.py_kernels}
     try:
         for one in hidden:

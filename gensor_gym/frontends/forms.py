@@ -1,4 +1,4 @@
-"""Converts torch's flattened arguments and results to the forms of a network (`networks.forms`)."""
+"""Convert torch's flattened arguments and results to the nested form that a network describes (`networks.forms`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DICTS = (dict, OrderedDict, defaultdict)
 
 
 def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
-    """Form with the structure of torch's tree specification and the leaves `ends`.
+    """Build a form (nested tuples, lists and dicts) with the structure of torch's tree specification and the leaves `ends`.
 
     `make` maps the specification of an object of another class to a function that makes the object from its parts. If `make` is
     None, such a class raises ValueError.
@@ -38,12 +38,12 @@ def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[lis
 
 
 def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
-    """Leaf of a form: a constant if `is_fixed`, else the number of the next tensor."""
+    """Return a leaf of a form: the constant `given` if `is_fixed`, else the index of the next tensor."""
     return Fixed(given) if is_fixed else next(number)
 
 
 def names_of(function: Callable[..., Any], places: int) -> list[str]:
-    """Names of the first `places` positional arguments. Those that go to `*args` are named `args_0` and so on."""
+    """Return the names of the first `places` positional arguments. Those that go to `*args` are named `args_0` and so on."""
     found: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -54,9 +54,10 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
-    """Name -> form of a function's arguments, in its order. A missing argument has its default, if its class is in `FIXED`.
+    """Return the form of each argument by name, in the function's order.
 
-    Names that the function does not have go to `*args` and `**kwargs`, at their position.
+    A missing argument has its default if its class is in `FIXED`. `given` has the forms of the passed arguments. Names that the
+    function does not have go to `*args` and `**kwargs`, at their position.
     """
     parameters, found = inspect.signature(function).parameters, dict[str, Form]()
     for name, parameter in parameters.items():

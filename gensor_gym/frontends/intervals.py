@@ -15,7 +15,11 @@ ANY: Interval = (-math.inf, math.inf)
 
 
 def of_node(graph: Dataflow, node: Node, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """(interval of a node's elements, largest magnitude of the numbers that float32 would round to compute them)."""
+    """Bound the elements of a node.
+
+    Return (their interval, largest magnitude of the numbers that float32 would round on the way). `known` has the intervals of
+    the values that it reads.
+    """
     if isinstance(node, Map):
         return _of_expression(node.expression, known)
     if isinstance(node, Reduce | Contract):
@@ -39,7 +43,7 @@ def _terms(node: Contract) -> int:
 
 
 def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """(interval of an expression, largest magnitude of the numbers that float32 would round to compute it)."""
+    """Bound an expression. Return (its interval, largest magnitude of the numbers that float32 would round on the way)."""
     if isinstance(expression, Operand):
         return known[expression.name], _most(known[expression.name])
     if isinstance(expression, Constant):
@@ -57,13 +61,16 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
 
 
 def _are_apart(arguments: tuple[Expression, ...], parts: list[tuple[Interval, float]]) -> bool:
-    """Whether a comparison is exact although one argument is rounded, because the other is below all rounded numbers."""
+    """Return whether a comparison in float32 is exact although one of its arguments may be rounded.
+
+    Only large magnitudes are rounded: the comparison is exact if the other argument never reaches them.
+    """
     (_, small), (other, large) = sorted(zip(arguments, (size for _, size in parts), strict=True), key=lambda part: part[1])
     return small < MOST_WHOLE and (_is_read(other) or large <= MOST_WHOLE)
 
 
 def _is_read(expression: Expression) -> bool:
-    """Whether an expression is a value, its negative or its absolute value. It is then rounded only when it is read."""
+    """Return whether an expression is a value, its negative or its absolute value. Only reading the value can then round it."""
     if isinstance(expression, Call) and expression.function in ("absolute", "negative"):
         return _is_read(expression.arguments[0])
     return isinstance(expression, Operand)
@@ -83,7 +90,7 @@ def _product(one: Interval, other: Interval) -> Interval:
 
 
 def _quotient(one: Interval, by: Interval) -> Interval:
-    """Interval of a quotient of integers, rounded down. A divisor that may be 0 is otherwise at least 1 in magnitude."""
+    """Return the interval of a quotient of integers, rounded down. A divisor other than 0 is at least 1 in magnitude."""
     if by[0] <= 0.0 <= by[1]:
         return -_most(one), _most(one)
     least, most = _product(one, (1.0 / by[1], 1.0 / by[0]))
@@ -99,13 +106,13 @@ def _nearest(one: Interval) -> Interval:
 
 
 def _left(one: Interval, by: Interval) -> Interval:
-    """Interval of a remainder: no farther from 0 than either argument, with the sign of the first."""
+    """Return the interval of a remainder: no farther from 0 than either argument, with the sign of the first."""
     most = min(_size(one)[1], _size(by)[1])
     return -most if one[0] < 0.0 else 0.0, most if one[1] > 0.0 else 0.0
 
 
 def _bits(one: Interval, other: Interval) -> Interval:
-    """Interval of bitwise and, bounded by a non-negative argument, else by a power of 2 beyond both arguments."""
+    """Return the interval of a bitwise and: up to a non-negative argument's bound, else to a power of 2 beyond both arguments."""
     tops = [most for least, most in (one, other) if least >= 0.0]
     if tops:
         return 0.0, min(tops)
@@ -120,4 +127,6 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Scalar function -> function from its arguments' intervals to its interval. Functions that are missing have no bounds."""
+"""Scalar function -> function that computes its interval from its arguments' intervals. Results of missing functions have no
+bounds.
+"""

@@ -1,7 +1,7 @@
-"""Results that are objects with tensors in them, such as caches of keys and values.
+"""Results of modules that are objects with tensors in them, such as caches of keys and values.
 
 torch's export gets them as `Opened` objects with visible tensors, and each call rebuilds them. A class that is registered with
-torch's pytree keeps its registration.
+torch's pytree (its trees of containers) keeps its registration.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gensor_gym.frontends.forms import FIXED
 
 
 class Opened:
-    """An object as torch's export sees it: the attributes with tensors, and a copy of the object without them."""
+    """An object as torch's export sees it: the attributes that have tensors, and a copy of the object without them."""
 
     def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
-        """`attributes` are trees in which `Opened` replaces objects too."""
+        """Keep the copy without tensors, `empty`, and the `attributes`: trees in which objects are `Opened` too."""
         self.empty, self.attributes = empty, attributes
 
 
@@ -40,14 +40,17 @@ pytree.register_pytree_node(Opened, _flat, _same)
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes an object from its parts, as torch's pytree does for its class. An `Opened` becomes its original object."""
+    """Function that makes an object of class `kind` from its parts, as torch's pytree does.
+
+    An `Opened` becomes its original object.
+    """
 
     kind: type
     context: Any
 
     @classmethod
     def of(cls, spec: pytree.TreeSpec) -> Maker:
-        """Maker of the outermost object of a tree."""
+        """Return the function that makes the outermost object of a torch tree from its parts."""
         return cls(spec.type, spec.context)
 
     def __call__(self, parts: list[Any]) -> Any:
@@ -62,7 +65,7 @@ class Maker:
 
 @contextlib.contextmanager
 def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
-    """Let a module return `Opened` objects instead of objects of classes unknown to torch, inside the `with` block."""
+    """Let a module return `Opened` in place of objects of classes unknown to torch, inside the `with` block."""
     handle = module.register_forward_hook(lambda *called: opened(called[-1]))
     try:
         yield
@@ -71,7 +74,7 @@ def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
 
 
 def opened(tree: Any) -> Any:
-    """The tree, in which `Opened` replaces objects that contain tensors and whose classes torch does not know."""
+    """Replace objects in a tree that contain tensors, and whose classes torch does not know, by `Opened`. Return the tree."""
     return pytree.tree_map(_opened, tree)
 
 
@@ -87,7 +90,7 @@ def _opened(end: Any) -> Any:
 
 
 def _holds_tensors(tree: Any, seen: set[int]) -> bool:
-    """Whether a tree or its objects contain a tensor. `seen` are ids of objects that were already searched."""
+    """Return whether a tree, or an object in it, contains a tensor. `seen` are ids of objects that were already searched."""
     for end in pytree.tree_leaves(tree):
         if isinstance(end, torch.Tensor):
             return True

@@ -15,13 +15,16 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.sizes import Axes, cut, padded
 
 AGREE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
-"""Data type -> largest rounding difference between results with and without padding, in units of the largest result."""
+"""Data type -> largest difference between a result with and without padding, as a share of the result's largest magnitude."""
 
 
 def check_padding(
     module: Any, networks: Sequence[Network], example: Examples, padding: Mapping[str, float], axes: Sequence[Axes]
 ) -> None:
-    """ValueError if torch's results change when the first network's example is padded to the second network's extents."""
+    """Check that torch's results for the first network's example stay the same if it is padded to the second one's sizes.
+
+    `axes` has the input axes from which outputs get their sizes. ValueError if a result changes.
+    """
     smallest, larger = networks[:2]
     places, named = ((), example) if isinstance(example, Mapping) else (example, {})
     given = taken_apart(str(smallest), smallest.takes, places, named)

@@ -1,4 +1,4 @@
-"""A faster `torch.export` that skips unneeded work.
+"""A faster `torch.export`, which skips work that the conversion does not need.
 
 Nodes get no stack traces (error positions come from the stack of modules), and no Python source of graphs is written. Tracing and
 checks stay the same.

@@ -35,16 +35,16 @@ MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that only assert. Assertions on shapes and types hold; those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
-"""Operations that torch decomposes only on request."""
+"""Operations that torch decomposes only if the caller lists them."""
 _EMPTY = ("aten.empty", "aten.new_empty")
-"""Prefixes of operations whose results are uninitialised memory."""
+"""Prefixes of ATen's operations whose results are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
-"""Options of operations about memory, which rules do not accept."""
+"""Options of operations about memory, which rules do not accept. They are left out."""
 _TYPES = {getattr(torch, name): name for name in DTYPES if name != INT8}
 
 
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
-    """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`.
+    """Convert a torch module in evaluation mode to a network, for inputs with the shapes of `example_inputs`.
 
     `name` defaults to the module's class.
 
@@ -80,7 +80,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
 
 def _check_example(place: str, given: Any) -> None:
-    """Unsupported unless an argument is a supported tensor or a constant."""
+    """Raise Unsupported unless an example input is a supported tensor or a constant. `place` is its position."""
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
@@ -90,11 +90,11 @@ def _check_example(place: str, given: Any) -> None:
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """Exported program of a module; Unsupported, with torch's reason, if export fails."""
+    """Export a module by torch. Unsupported, with torch's reason, if that fails."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
-        """Copy a tensor that is passed twice, because torch would read only one of the inputs."""
+        """Copy a tensor that is passed a second time, because torch would read only one of the two inputs."""
         again = id(given) in seen and isinstance(given, torch.Tensor)
         seen.add(id(given))
         return given.clone() if again else given
@@ -119,7 +119,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
 
 
 def _is_covered(program: ExportedProgram) -> bool:
-    """Whether no operation mutates its arguments, and each has a rule or reads only constant tensors."""
+    """Return whether no operation mutates its arguments, and each has a rule or reads only constant tensors."""
     of_call = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -140,17 +140,20 @@ def _said(given: Any) -> str:
 
 class _Reader:
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
-        """`forward` is the exported function. Its first `places` arguments are positional."""
+        """Prepare to read an exported `program`.
+
+        `forward` is the module's function; its first `places` arguments are positional.
+        """
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
-        """Name of a node that was read -> name of its value, its constant tensor, or a list of these."""
+        """Name of a node of torch's graph that was read -> the name of its value, its constant tensor, or a list of these."""
         self.casts = casts_of(program.graph, _TYPES.values())
-        """Name of a node -> casts to data types that kernels do not compute (`casts_of`)."""
+        """Name of a node of torch's graph -> its casts to data types that kernels do not compute (`casts_of`)."""
         self.numbers: dict[str, torch.fx.Node] = {}
-        """Name of a node that dequantises a constant -> the node."""
+        """Name of a node that dequantises a constant -> that node."""
         self.builder.integer = quantized.product
         self.constants: dict[str, str] = {}
-        """Name of a node with a constant tensor -> the name of the builder's constant."""
+        """Name of a node of torch's graph with a constant tensor -> the name of the builder's constant."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
@@ -185,7 +188,7 @@ class _Reader:
         return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
-        """Unsupported if the module changes its tensors or inputs."""
+        """Raise Unsupported if the module changes its own tensors or its inputs."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
@@ -199,7 +202,7 @@ class _Reader:
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
-        """Data types to which an output is cast, in order; its own type without casts."""
+        """Return the data types to which an output is cast, in order; its own type if it has no casts."""
         return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:
@@ -218,7 +221,7 @@ class _Reader:
         return made
 
     def _parameters(self) -> None:
-        """Add the inputs. Remember the module's own tensors, which become constants when they are read."""
+        """Add the network's inputs. Keep the module's own tensors, which become constants when an operation reads them."""
         examples = {node.name: node.meta.get("val") for node in self.program.graph.nodes if node.op == "placeholder"}
         whole = 0
         for spec in self.program.graph_signature.input_specs:
@@ -243,7 +246,10 @@ class _Reader:
         self.made[name] = self.builder.input(name, example.shape, _TYPES[example.dtype])
 
     def _operation(self, node: torch.fx.Node) -> Any:
-        """Read one operation. Return the name of its value, or several names; a tensor if all inputs are constant."""
+        """Convert one operation of torch's graph by its rule. Return the name or names of the results.
+
+        If the operation reads only constants, return the tensor that torch computes.
+        """
         place = _place(node)
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
@@ -285,14 +291,14 @@ class _Reader:
         return several if isinstance(found, list | tuple) else several[0]
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
-        """Name or tensor of a node that an operation reads; Unsupported if there is none."""
+        """Return the name or tensor of a node that an operation reads. Unsupported if the node has not been converted."""
         made = self.made.get(node.name)
         if made is None:
             raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
-        """Set the builder's attributes for an operation; ValueError if it reads or computes tensors of unsupported types."""
+        """Set the builder's attributes for one operation. ValueError if it reads or computes tensors of unsupported types."""
         for read in node.all_input_nodes:
             is_number = str(read.target) in quantized.RULES and name_of(read.meta["val"].dtype) != "float32"
             if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
@@ -314,7 +320,10 @@ class _Reader:
         self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
 
     def _named(self, name: str) -> Any:
-        """Name of a node's value; a number for a constant without axes."""
+        """Return the name of a node's value in the builder, or a number for a constant without axes.
+
+        A constant tensor is added to the builder at its first use.
+        """
         made = self.made[name]
         if not isinstance(made, torch.Tensor):
             return made
@@ -340,19 +349,19 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 
 def _is_of_call(made: Any) -> bool:
-    """Whether a result of `_operation`, or a part of it, is not constant."""
+    """Return whether a result of `_operation`, or a part of it, depends on the network's inputs."""
     return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
 
 
 def _place(node: torch.fx.Node) -> str:
-    """Position of an operation: the path of the innermost submodule that contains it."""
+    """Return the position of an operation in the module: the path of the innermost submodule that contains it."""
     stack = node.meta.get("nn_module_stack") or {}
     path = [where for where, _ in stack.values()]
     return path[-1] if path and path[-1] else "the module"
 
 
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
-    """Compute an operation on constant tensors with torch; ValueError for random numbers, or more than `most` bytes."""
+    """Compute an operation on constant tensors by torch. ValueError for random numbers, or more than `most` bytes."""
     assert not isinstance(node.target, str)
     if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
@@ -364,7 +373,7 @@ def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[st
 
 
 def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    """Whether an operation draws random numbers. Dropout with probability 0 draws none."""
+    """Return whether an operation draws random numbers. Dropout with probability 0 draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
     named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 
 class Unsupported(ValueError):
-    """The module has an unsupported operation or kind of tensor. The text names it and its position."""
+    """Raised for a module with an unsupported operation or kind of tensor. The text names it and its position."""
 
 
 @contextmanager
 def refusing(what: str = "") -> Iterator[None]:
-    """Turn a ValueError inside the `with` block into Unsupported, with `what` in front of its text.
+    """Turn a ValueError inside the `with` block into Unsupported, with `what` before its text.
 
     Use it for code that runs after the caller's arguments were checked.
     """

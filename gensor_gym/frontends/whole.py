@@ -25,9 +25,10 @@ _RANGES: Mapping[str, Interval] = {
 def intervals(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> dict[str, tuple[Interval, float]]:
-    """Name -> (interval, largest magnitude that float32 would round) of the nodes `whole` and of all that they depend on.
+    """Bound the integer nodes `whole`, and the values from which they are computed, for all inputs of their types.
 
-    The intervals hold for all inputs of their types. `wraps` maps an int32 value to the value whose lowest 32 bits it keeps.
+    Return by name (interval, largest magnitude of the numbers that float32 would round). `wraps` maps an int32 value to the value
+    whose lowest 32 bits it keeps.
     """
     behind = _behind(graph, whole & graph.makers.keys())
     given = [value for value in graph.inputs if value.name in behind]
@@ -52,7 +53,7 @@ def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np
 
 
 def _wrapped(interval: Interval) -> Interval:
-    """The interval, or the range of int64 if a number may leave that range and wrap around.
+    """Return the interval of a value in int64: unchanged, or all of int64 if a number may leave its range and wrap around.
 
     Unbounded intervals are unchanged, because they do not belong to integers.
     """
@@ -69,7 +70,10 @@ def is_int32(interval: Interval) -> bool:
 def computed_whole(
     graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str], wraps: Mapping[str, str]
 ) -> frozenset[str]:
-    """The nodes of `whole` (integers computed from integers) that must compute in int64 and can."""
+    """Return the names of the integer nodes that need int64 because float32 may round their numbers, and that can compute in it.
+
+    `whole` names the nodes that compute integers from integers.
+    """
     sizes = intervals(graph, constants, whole, wraps)
     return frozenset(
         name for name, node in graph.nodes
@@ -78,9 +82,9 @@ def computed_whole(
 
 
 def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str]) -> dict[str, int]:
-    """Name of an integer input -> largest magnitude for which the nodes `whole` are exact in float32.
+    """Find for each integer input the largest magnitude for which the nodes `whole` are exact in float32.
 
-    ValueError names a node that may be inexact for any inputs.
+    Return these magnitudes by the input's name. ValueError names a node that may be inexact for any inputs.
     """
     whole = {name for name in whole if name not in graph.whole and not isinstance(graph.makers[name], VIEWS)}
     sizes = intervals(graph, constants, whole, {})
@@ -93,7 +97,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
     least = {value.name: sizes[value.name][0] for value in graph.inputs if value.name in behind}
 
     def fault(most: float) -> str:
-        """Name of the first node that may be inexact for inputs of magnitude up to `most`; empty if there is none."""
+        """Return the name of the first node that may be inexact for inputs of magnitude up to `most`; empty if there is none."""
         known = least | dict.fromkeys(given, (-most, most))
         for name, node in nodes:
             known[name], size = of_node(graph, node, known)
@@ -113,7 +117,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
 
 
 def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
-    """The values with these names, and all values from which they are computed."""
+    """Return the values `names` and all values from which they are computed, by name."""
     found = set(names)
     for name, node in reversed(graph.nodes):
         if name in found:

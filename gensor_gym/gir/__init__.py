@@ -1,1 +1,4 @@
-"""Schedules of fused memory-bound operators: kernels that traverse rows, with values placed at levels of memory."""
+"""Schedules of fused memory-bound operators (softmax, layer norm, elementwise functions).
+
+Kernels traverse rows, and a schedule chooses the memory level that keeps each value between two traversals of a row.
+"""

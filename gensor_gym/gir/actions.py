@@ -1,4 +1,4 @@
-"""The actions that change a schedule of a row nest, in a fixed order."""
+"""The actions that change the schedule of a row nest (the loops of a fused operator over rows and columns), in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from gensor_gym.rows.fields import FieldAction, names_of_moves, step_fields
 
 @dataclass(frozen=True)
 class GirAction(FieldAction):
-    """An action: `stop`, `raise` or `lower` of a header field, or `place` of a cell that several passes read at a level."""
+    """An action on the schedule of a fused operator.
+
+    `stop` ends the episode, and `raise` or `lower` changes a field such as the vector width. `place` chooses the memory level
+    `level` for value number `cell`, one of the values that several passes over a row read.
+    """
 
     cell: int = -1
     level: Level = Level.DRAM
 
     def __str__(self) -> str:
-        """Text such as `raise rows`, `place 1 at sram`."""
+        """Return the action as text, such as `raise rows` or `place 1 at sram`."""
         if self.primitive == "place":
             return f"place {self.cell} at {self.level.name.lower()}"
         return super().__str__()
@@ -34,7 +38,9 @@ ACTIONS = (
 NUM_ACTIONS = len(ACTIONS)
 
 SPACES = ("gir", "monotone", "powerfusion")
-"""Names of spaces. `gir` has all primitives; `monotone` (the title of IntelliGen's later paper) forbids more moved bytes.
+"""Names of the spaces, which are named subsets of the actions.
+
+`gir` has all actions. `monotone` (the title of IntelliGen's later paper) forbids actions that increase the moved bytes.
 
 `powerfusion` has the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
 merged, and a value that is written and read again stays in the group's memory or in registers. Loops use wider instructions, more
@@ -43,7 +49,7 @@ instructions in parallel, and more steps. Nothing is recomputed, rows are not in
 
 
 def primitives_of(space: str) -> np.ndarray:
-    """Whether a space contains each action, bool [NUM_ACTIONS]."""
+    """Return whether each action is allowed in a space (a named subset of the actions, see `SPACES`), bool [NUM_ACTIONS]."""
     if space != "powerfusion":
         return np.ones(NUM_ACTIONS, bool)
     kept = {"raise vector", "raise tile", "raise loop", "lower loop", "stop"}
@@ -52,7 +58,10 @@ def primitives_of(space: str) -> np.ndarray:
 
 
 def applied(rows: np.ndarray) -> np.ndarray:
-    """Results of every action on schedules int32 [B, ROW], as int32 [B, NUM_ACTIONS, ROW]; no index leaves its range."""
+    """Apply every action to each schedule of int32 [B, ROW].
+
+    Return the results, int32 [B, NUM_ACTIONS, ROW]. An action that would leave a field's range changes nothing.
+    """
     found = np.repeat(rows[:, None, :], NUM_ACTIONS, axis=1)
     for number, action in enumerate(ACTIONS[1:], 1):
         if action.primitive == "place":

@@ -1,4 +1,4 @@
-"""Classes of the axes of a dataflow graph's values: axes of one class are traversed by the same loop."""
+"""Axes that one loop traverses: the axes of all values of a dataflow graph, grouped into classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ Place = tuple[str, int]
 
 @dataclass
 class AxisClasses:
-    """A union-find over all axes of all values. Axes of extent 1 are in no class, because their index is always 0."""
+    """Classes of the axes of all values of a dataflow graph.
+
+    Axes of one class are traversed by the same loop. Axes of extent 1 are in no class, because their index is always 0. The
+    classes are kept as a union-find.
+    """
 
     graph: Dataflow
     _parents: dict[Place, Place] = field(default_factory=dict)
@@ -49,12 +53,12 @@ class AxisClasses:
                 self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
-        """Representative of the class of each axis of a value; None for an axis of extent 1."""
+        """Return, for each axis of the value `name`, the representative axis of its class; None for an axis of extent 1."""
         shape = self.graph.values[name].shape
         return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
 
     def find(self, place: Place) -> Place:
-        """Representative of an axis's class."""
+        """Return the axis that represents the class of the axis `place`."""
         while (parent := self._parents.get(place, place)) != place:
             place = parent
         return place
@@ -74,7 +78,10 @@ class AxisClasses:
         self._join_some(one, other, list(range(self._rank(one))))
 
     def _join_parts(self, node: Concat) -> None:
-        """Join the concatenated axis of parts of equal extent, unless two axes of a value would become one class."""
+        """Put the axes along which a `Concat` joins its sources into one class, if all sources have the same extent there.
+
+        Undo it if two axes of a value would then be in one class.
+        """
         before, extents = dict(self._parents), {self.graph.values[source].shape[node.axis] for source in node.sources}
         if len(extents) > 1:
             return
@@ -84,12 +91,15 @@ class AxisClasses:
             self._parents = before
 
     def has_twice(self, name: str) -> bool:
-        """Whether two axes of a value are in one class, as in a matrix that is added to its transpose."""
+        """Return whether two axes of the value `name` are in one class, as in a matrix that is added to its transpose."""
         places = [place for place in self.of(name) if place]
         return len(set(places)) < len(places)
 
     def _join_reshaped(self, source: str, name: str) -> None:
-        """Join the axes of a reshape if it only adds or drops axes of extent 1; other reshapes make new classes."""
+        """Put the axes of a reshape's source and result into common classes if the reshape only adds or drops axes of extent 1.
+
+        After any other reshape, the result's axes are classes of their own.
+        """
         old, new = self.graph.values[source].shape, self.graph.values[name].shape
         kept, made = ([axis for axis, extent in enumerate(shape) if extent > 1] for shape in (old, new))
         if [old[axis] for axis in kept] == [new[axis] for axis in made]:

@@ -1,4 +1,7 @@
-"""The graph of schedules of one fused operator on one machine: rules and model behind the interface that searches use."""
+"""The construction graph of schedules of one fused operator on one machine.
+
+It offers the limits and the analytic model of row nests through the interface that searches use.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,23 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.steps import StepGraph
 
 MOST_ENUMERATED = 1 << 24
-"""Most schedules, legal or not, of a space that can be enumerated; that many take some minutes."""
+"""Most schedules, legal or not, of a space that can be enumerated; such an enumeration takes some minutes."""
 
 
 class GirGraph(StepGraph[GirSchedule]):
-    """Construction graph of a row nest: nodes are schedules of `operator` for `hardware`, edges are the actions of `space`."""
+    """Construction graph of a row nest (a fused operator as loops over rows and columns).
+
+    Nodes are schedules of `operator` for `hardware`, edges are the actions of the space `space`.
+    """
 
     actions, kind, parts = ACTIONS, GirSchedule, TERMS
     model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Build nest, rules and model. ValueError for a graph that is no row nest, GPUs without warps of 32, or another space."""
+        """Express the operator as a row nest, and build its limits and its model.
+
+        ValueError for an operator that is no row nest, a GPU whose warps do not have 32 threads, or an unknown space.
+        """
         if space not in SPACES:
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
         if hardware.kind == "gpu" and hardware.warp != WARP:
@@ -48,33 +57,43 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @property
     def horizon(self) -> int:
-        """Number of steps of an episode: 1.5 times the steps that raise every field to its top and place every value once."""
+        """Number of steps of an episode.
+
+        It is 1.5 times the number of actions that raise every field to its last value and place every value once.
+        """
         steps = sum(len(field.values) - 1 for field in FIELDS) + len(self.nest.crossing)
         return math.ceil(1.5 * steps)
 
     def initial(self) -> GirSchedule:
-        """The unscheduled program: no vectors or tiles, and every crossing value in DRAM between kernels."""
+        """Return the unscheduled program: scalar instructions, and DRAM for every value that several passes over a row read."""
         return GirSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is within the limits, bool [B]."""
+        """Return whether each schedule of int32 [B, ROW] is within the limits of the machine, bool [B]."""
         return self.rules.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Results of every action on schedules int32 [B, ROW], as int32 [B, N, ROW]; actions outside the space change nothing."""
+        """Apply every action to each schedule of int32 [B, ROW].
+
+        Return the results, int32 [B, N, ROW]; an action outside the space changes nothing.
+        """
         after = applied(rows)
         after[:, ~self.primitives] = rows[:, None, :]
         return after
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Whether the space allows the step from each schedule of `rows`, int32 [B, ROW], to that of `after`; bool [B]."""
+        """Return whether the space allows the step from each schedule to another, bool [B].
+
+        `rows` are the schedules before the step and `after` those after it, int32 [B, ROW] each. The schedule after the step must
+        be legal and, in space `monotone`, must not move more bytes.
+        """
         found = self.fits(after)
         if self.space == "monotone":
             found &= self.moved_bytes(after) <= self.moved_bytes(rows)
         return found
 
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes that schedules int32 [B, ROW] move to and from tensors in DRAM and row buffers, int64 [B]."""
+        """Return the bytes that each schedule of int32 [B, ROW] moves to and from DRAM and row buffers in SRAM, int64 [B]."""
         found = np.zeros(len(rows), np.int64)
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             profile = self.model.profile(placement)
@@ -85,9 +104,9 @@ class GirGraph(StepGraph[GirSchedule]):
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: GirSchedule | None = None
     ) -> GirSchedule:
-        """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
+        """Draw a random legal schedule: walk `steps` random legal actions from `start` (by default the unscheduled program).
 
-        Without `steps` and `start`, the schedule is drawn uniformly from the whole space if the space is small.
+        Without `steps` and `start`, draw uniformly from all legal schedules if the space is small enough to enumerate.
         """
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])
@@ -97,18 +116,21 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @property
     def size(self) -> int:
-        """Number of schedules, legal or not: the product of the ranges of fields and levels."""
+        """Number of schedules, legal or not.
+
+        It is the product of the numbers of values of all fields and of levels of all placed values.
+        """
         return Numbering.of(self.nest).size
 
     @cached_property
     def _all(self) -> np.ndarray:
-        """All legal rows, int32 [S, ROW]; empty for a large space."""
+        """All legal schedules, int32 [S, ROW]; empty if the space is too large to enumerate."""
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if there are too many.
+        """Yield every schedule of the space, in batches of int32 [<= batch, ROW]; ValueError if there are too many.
 
-        In space `gir` these are all legal schedules, in other spaces those that actions reach from the unscheduled program.
+        In space `gir` these are all legal schedules, in other spaces those that legal actions reach from the unscheduled program.
         """
         if self.size > MOST_ENUMERATED:
             raise ValueError(
@@ -133,12 +155,12 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def table(self) -> GirTable:
-        """Table of the whole space, computed at first use; ValueError if the space is too large."""
+        """Table of legality and predicted time of all schedules, computed at first use; ValueError if the space is too large."""
         return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:
-        """Predicted time of the optimum, in seconds; None if the space is too large for a table."""
+        """Predicted time of the fastest reachable schedule, in seconds; None if the space is too large for a table."""
         return self.optimum()[1] if self.size <= LARGEST else None
 
     @cached_property
@@ -147,5 +169,8 @@ class GirGraph(StepGraph[GirSchedule]):
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """(reachable schedule with the shortest predicted time, this time in seconds); ValueError if the space is too large."""
+        """Return (schedule, seconds): the reachable schedule with the shortest predicted time, and that time.
+
+        ValueError if the space is too large for a table.
+        """
         return self.table.optimum

@@ -1,7 +1,7 @@
-"""The instruction graph: a schedule as instructions on slices of buffers, which are at levels of memory.
+"""The instruction graph of a scheduled row nest: instructions on slices of buffers, each buffer at a level of memory.
 
-In Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR), a buffer is called iPointer, a slice
-iSlice, an instruction iOp, and a kernel a launch. The thread or group that runs a kernel step by step is a unit.
+In Unified IR (deathwings602/Unified-IR, a later version of PowerFusion's IR by the same group), a buffer is called iPointer, a
+slice iSlice, an instruction iOp, and a kernel a launch. The thread or group that runs a kernel step by step is a unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Buffer:
-    """A contiguous range of memory: a tensor in DRAM, or storage of one row for each row of a step."""
+    """A contiguous range of memory at one level.
+
+    It is a whole tensor in DRAM, or storage for one row of a value in SRAM or registers.
+    """
 
     name: str
     level: Level
@@ -29,22 +32,26 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Slice:
-    """The part of a buffer that an instruction uses for each row of a step: a tile of columns if `wide`, else one element."""
+    """The part of a buffer that one instruction reads or writes in each row: a tile of columns if `wide`, else one element."""
 
     buffer: Buffer
     wide: bool
     access: Access | None = None
-    """Access of a slice in DRAM; None for other slices, which are dense."""
+    """Position in the tensor of a slice in DRAM; None for any other slice, whose elements are contiguous."""
 
     @property
     def is_held(self) -> bool:
-        """Whether the slice exists only in registers, while a step works on it."""
+        """Whether the slice is a temporary value, which exists only in registers while the kernel works on a tile."""
         return self.buffer.level is Level.REG and self.buffer.elements == 0
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of `kind` move, map or reduce that writes `target`. `sources` are (name of a cell, slice)."""
+    """An instruction on slices of buffers that writes the slice `target`.
+
+    Kind `move` copies a slice, `map` computes the expression `body`, and `reduce` combines the columns of a row. `sources` are
+    (name of a value, slice that holds it) pairs.
+    """
 
     kind: str
     cell: str
@@ -52,12 +59,15 @@ class Instruction:
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
-    """Axes of rows along which repetitions are redundant: the instruction runs only for rows with index 0 along these axes."""
+    """Axes of rows along which the result would only be repeated. The instruction runs only for rows with index 0 along them."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One traversal of the columns of a step's rows (`along`), and the instructions that run once per row after it."""
+    """One traversal of the columns of a few rows.
+
+    The instructions `along` run for every tile of columns, the instructions `after` once per row after the last tile.
+    """
 
     along: tuple[Instruction, ...]
     after: tuple[Instruction, ...]
@@ -65,7 +75,10 @@ class Pass:
 
 @dataclass(frozen=True)
 class KernelGraph:
-    """One kernel. For every step of rows it runs the instructions `before` once per row, then its passes."""
+    """One kernel of the instruction graph.
+
+    For every step (a few rows) it runs the instructions `before` once per row, then its passes over the columns.
+    """
 
     before: tuple[Instruction, ...]
     passes: tuple[Pass, ...]
@@ -78,7 +91,7 @@ class KernelGraph:
             yield from one.after
 
     def buffers(self, level: Level) -> tuple[Buffer, ...]:
-        """Distinct buffers at a level, in order of appearance."""
+        """Return the distinct buffers at a memory level that the kernel's instructions use, in order of appearance."""
         found: dict[Buffer, None] = {}
         for instruction in self.instructions():
             for part in (instruction.target, *(part for _, part in instruction.sources)):

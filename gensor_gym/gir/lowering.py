@@ -1,4 +1,4 @@
-"""Lowering of a nest and a placement to instruction graphs."""
+"""Lower a row nest, with a memory level for each value that several passes read, to instruction graphs of kernels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,31 @@ PAD = 16
 
 @dataclass(frozen=True)
 class Lowered:
-    """The kernels of a nest for one placement, in order of their launches."""
+    """The instruction graphs of a row nest's kernels, in launch order, for one choice of memory levels (`placement`)."""
 
     nest: RowNest
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Reason why no code can be written for the placement; empty if code can be written."""
+    """Reason why no code can be written for these memory levels of values; empty if code can be written."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:
-        """Tensors in DRAM that one kernel writes for a later kernel, and that are neither inputs nor outputs."""
+        """Tensors in DRAM that one kernel writes for a later kernel to read.
+
+        Inputs and outputs of the operator are not among them.
+        """
         own = {value.name for value in self.nest.graph.inputs} | set(self.nest.graph.returns)
         found = dict.fromkeys(buffer for kernel in self.kernels for buffer in kernel.buffers(Level.DRAM))
         return tuple(buffer for buffer in found if buffer.name not in own)
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """Lower a nest to instruction graphs for a placement, even if the placement has a fault (`Lowered.fault`)."""
+    """Lower a row nest (a fused operator as loops over rows and columns) to instruction graphs.
+
+    `placement` has the memory level of each value that several passes read. An illegal placement is lowered too; then
+    `Lowered.fault` says why it is illegal.
+    """
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
@@ -43,7 +50,7 @@ class _Lowering:
     nest: RowNest
     passes: Passes
     homes: dict[str, int] = field(default_factory=dict)
-    """Narrow cell (one number per row) -> index of the kernel that computes the cell."""
+    """Name of a scalar of a row -> index of the kernel that computes it."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
@@ -52,7 +59,10 @@ class _Lowering:
         return tuple(self._with_kept_numbers(found))
 
     def _kernel(self, number: int, start: int, end: int) -> KernelGraph:
-        """Kernel of passes `start` to `end`, without the loads that `_with_kept_numbers` adds."""
+        """Return the kernel of passes `start` to `end`.
+
+        Scalars of rows that it reads from earlier kernels are not loaded yet; `_with_kept_numbers` adds these loads.
+        """
         passes = [Pass(tuple(self._along(p)), tuple(self._once(number, p + 1))) for p in range(start, end + 1)]
         return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
 
@@ -83,7 +93,10 @@ class _Lowering:
         return done
 
     def _with_kept_numbers(self, kernels: list[KernelGraph]) -> list[KernelGraph]:
-        """Add a store to DRAM of every narrow cell that a later kernel reads, and the loads of these cells in later kernels."""
+        """Add the stores and loads that pass scalars of rows from kernel to kernel.
+
+        The kernel that computes a scalar for a later kernel stores it to DRAM, and the later kernel loads it before its passes.
+        """
         needed = [self._numbers_read(kernel) for kernel in kernels]
         for number, names in enumerate(needed):
             before = [self._fetch_number(name) for name in names if self.homes[name] < number]
@@ -141,7 +154,12 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The dot distinguishes its name from tensors."""
+        """Return the slice of the buffer that keeps the value `name` from one pass to a later pass.
+
+        A buffer in DRAM holds all rows, any other buffer one row.
+
+        Names of buffers contain a dot, which names of tensors do not.
+        """
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
@@ -155,7 +173,10 @@ class _Lowering:
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """Give moves and maps the `once` that all their readers share."""
+    """Restrict each load or computation to the rows in which its readers run.
+
+    This applies if all readers run in the same rows (`Instruction.once`).
+    """
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):

@@ -1,9 +1,10 @@
-"""The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
+"""The analytic model of row nests (fused operators as loops over rows and columns) on a CPU: seconds of many schedules at once.
 
-The time of a kernel is the longer of arithmetic and traffic, plus a share of the shorter, plus a launch. Bytes are exact, counted
-from the slices that instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public.
-Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were fitted to measured programs.
-Constants only for the host were fitted to nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
+The time of a kernel is the longer of arithmetic and traffic, plus a share of the shorter, plus the launch. Bytes are exact: they
+are counted from the slices that the instructions move. The form is our reconstruction, since neither IntelliGen's model nor
+PowerFusion's is public. Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were fitted to
+measured programs. Constants that apply only to the host were fitted to nine operators on an Intel Xeon and checked on three
+(`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations
@@ -22,52 +23,67 @@ from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
-"""Terms of the latency in seconds.
+"""Names of the terms of the predicted time, in seconds.
 
 In order: launches; instructions along columns; waits for dependent sums; work once per row; register spills; repeated reads from
-caches; traffic of the tensors with their memory level.
+caches; traffic of the tensors with the memory level that holds them.
 """
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Cycles of each kind of scalar function on a vector of each width; an exponential has 15 instructions, two per cycle."""
+"""Cycles of each kind of scalar function on a vector, for each vector width.
+
+An exponential has 15 instructions, two per cycle.
+"""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows besides its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
+"""Cycles of a step of rows in addition to its passes: with reductions at its end, and without.
+
+Without reductions, a step overlaps with the next one.
+"""
 _ALONE = 4.0
-"""Extra cycles of a store across two cache lines if the vector to its left, which fills the line, is not stored just before."""
+"""Extra cycles of a store that crosses two cache lines, unless the vector to its left was stored just before."""
 _TORN = 70e-9
-"""Seconds for the end of a row that fills only part of a cache line, with streaming stores."""
+"""Extra seconds for each row with streaming stores (past the caches) if the row's end fills only part of a cache line."""
 _FENCE = 100e-9
-"""Seconds that a task waits at its end for its streaming stores."""
+"""Seconds that a task waits at its end until its streaming stores (past the caches) are done."""
 _LINE = 16
-"""Elements of a cache line."""
+"""Number of float32 elements in a cache line."""
 _OVERLAP = 0.3
-"""Fraction of the shorter of arithmetic and traffic that is not hidden behind the longer."""
+"""Fraction of the shorter of arithmetic and traffic that does not overlap with the longer."""
 
 _FULL = 0.75
-"""Fraction of the private caches above which a call's data do not all stay there, because pages are scattered."""
+"""Fraction of the private caches' capacity up to which all data of a call stay there.
+
+It is below 1 because pages are scattered.
+"""
 _WRITTEN = 1.0
-"""Extra cost of a byte stored to the second-level cache, in bytes read, because its line is read first."""
+"""Extra cost of a byte that is stored to the second-level cache, as a multiple of the cost of reading a byte.
+
+It arises because the cache line is read before it is written.
+"""
 _OPEN, _HALF = 4, 20e-9
-"""Number of partly filled cache lines at which streaming stores begin to evict lines early, and seconds of such an eviction."""
+"""Number of partly written cache lines from which on streaming stores evict lines early, and seconds of one such eviction."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
-"""Fraction of each width's loads that cross two cache lines, because NumPy's arrays begin a quarter line after a line's start."""
+"""Fraction of the loads of each vector width that cross two cache lines.
+
+NumPy's arrays begin a quarter line after a line's start.
+"""
 _KEPT, _WAIT = 1.5, 30.0
-"""Cycles of a load or store of a row buffer, and of the wait for a reduction at the end of a step."""
+"""Cycles of a load or store of a row buffer in SRAM, and cycles of the wait for a reduction at the end of a step of rows."""
 _CLAIM, _BATCHES = 20e-9, 16
-"""Seconds that a thread takes to claim a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
+"""Seconds in which a thread claims a batch of tasks, and number of batches per thread (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
-"""Relative increase of the time for bytes: for each further row of a step, and for loads across two cache lines."""
+"""Relative increase of the time of memory accesses: for each further row of a step, and for loads that cross two cache lines."""
 
 Header = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GirModel:
-    """The analytic model of one row nest on one CPU."""
+    """The analytic model of one row nest (a fused operator as loops over rows and columns) on one CPU."""
 
     nest: RowNest
     hardware: Hardware
@@ -77,20 +93,27 @@ class GirModel:
         return {}
 
     def profile(self, placement: tuple[Level, ...]) -> Profile:
-        """Counts of a placement's instructions and storage, computed at the first call."""
+        """Return the counts of instructions and storage for one choice of memory levels; they are computed once and then kept."""
         if placement not in self._profiles:
             self._profiles[placement] = profile_of(self.nest, placement)
         return self._profiles[placement]
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
+        """Predict the seconds of schedules int32 [B, ROW].
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
+        """
         found = np.zeros((len(rows), 1 + len(TERMS)))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             found[chosen] = self._terms(self.profile(placement), GirSchedule.columns(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Seconds of one placement with many headers, float64 [B, 1 + len(TERMS)]: the total, then each term."""
+        """Predict the seconds of many schedules that keep values at the same memory levels.
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term. `header` has the other fields of the schedules by name, [B]
+        each.
+        """
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
         footprint = self.nest.graph.compulsory_bytes + self.nest.item_bytes * profile.spilled
         for kernel in profile.kernels:
@@ -103,7 +126,10 @@ class GirModel:
         return total
 
     def _kernel(self, kernel: KernelProfile, header: Header, footprint: int) -> dict[str, np.ndarray]:
-        """Seconds [B] of each term of one kernel, for the slowest thread."""
+        """Predict the seconds [B] of one kernel on its slowest thread, by term of the model.
+
+        `footprint` is the number of bytes of all tensors.
+        """
         rows, tasks, threads = self._shares(header)
         width = np.searchsorted(_WIDTHS, header["vector"])
         vectors = -(-self.nest.columns // header["vector"])
@@ -131,19 +157,28 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds that a thread takes to claim its batches of tasks."""
+        """Return the seconds [B] that one thread spends on claiming batches of tasks from the shared counter.
+
+        It is 0 on machines whose stores were not measured.
+        """
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
     def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows of the busiest thread, number of tasks, number of threads with tasks), int64 [B] each."""
+        """Divide the rows into tasks for threads.
+
+        Return (rows of the busiest thread, number of tasks, number of threads with tasks), int64 [B] each.
+        """
         of_task = header["rows"] * header["loop"]
         tasks = -(-self.nest.rows // of_task)
         threads = np.minimum(tasks, self.hardware.units)
         return np.minimum(-(-tasks // threads) * of_task, self.nest.rows), tasks, threads
 
     def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(cycles for a vector in a pass: instructions, waits for dependent sums, register spills), [B] each."""
+        """Return the cycles per vector of one pass over the columns, in three parts of [B].
+
+        The parts are (instructions, waits for dependent sums, register spills). `width` [B] is the index of the vector width.
+        """
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
         exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: one per vector, and one per step for the sum so far
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
@@ -162,21 +197,28 @@ class GirModel:
         return busy, chain, short / side
 
     def _split(self, header: Header) -> np.ndarray:
-        """Fraction of the vectors that cross two cache lines, if rows are not whole lines and so begin anywhere in a line."""
+        """Return the fraction [B] of vectors that cross two cache lines; 0 if rows are whole cache lines.
+
+        Other rows begin anywhere in a line.
+        """
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Fraction of the vectors to whose left no vector is stored just before: each tile's first, if rows alternate."""
+        """Return the fraction [B] of stored vectors whose left neighbour was not stored just before.
+
+        With several interleaved rows, this is the first vector of each tile; with a single row it is none.
+        """
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles per vector of a block that is transposed in registers: short loads, joins and shuffles, one per cycle.
+        """Return the cycles [B] per vector to load a block of rows and transpose it in registers.
 
-        Contiguous blocks are loaded directly. Elements of a single row are gathered.
+        The cycles are those of short loads, joins and shuffles, one per cycle. `stride` is the distance of columns in memory.
+        Contiguous blocks are loaded directly. The elements of a single row are gathered one by one.
         """
         block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
         pieces = header["vector"] / block
@@ -186,7 +228,10 @@ class GirModel:
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(seconds for repeated reads, seconds for traffic with the memory level of the tensors), [B] each."""
+        """Return the seconds [B] of a kernel's memory accesses, in two parts.
+
+        The parts are (repeated reads from caches, traffic with the memory level that holds the tensors).
+        """
         row = self.nest.item_bytes * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
@@ -213,21 +258,26 @@ class GirModel:
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether the machine has measured rates of stores, as the host has; only then the constants `_FULL` to `_ACROSS` apply.
+        """Whether rates of stores were measured on the machine, as on the host.
 
-        Machines known by name keep the model with which policies were trained and certificates were made.
+        Only then do the constants `_FULL` to `_ACROSS` apply.
+
+        Machines known by name keep the model with which the shipped policies were trained and certificates of optima were made.
         """
         return self.hardware.has_measured_stores
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
-        """Seconds per row for cache lines that are evicted partly written, if a step writes to `_OPEN` or more lines at once."""
+        """Return the seconds [B] per row for cache lines that are evicted before they are completely written.
+
+        This happens if a step of rows writes to `_OPEN` or more lines at once.
+        """
         outputs = sum(one.outputs for one in kernel.passes)
         open_lines = outputs * header["rows"] * (header["tile"] * header["vector"] < _LINE)
         lines = outputs * self.nest.columns / _LINE
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Costs of repeated accesses by `threads` threads to `footprint` bytes of data.
+        """Return the costs per byte of the memory levels that hold `footprint` bytes between calls, for `threads` threads.
 
         Accesses to data slightly larger than a level mostly hit it; accesses to data of twice its capacity miss it. Beyond the
         private caches, a line is read before it is stored to, unless copies were measured there.
@@ -253,18 +303,21 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Costs of the memory levels that keep a call's data between calls."""
+    """Costs per byte of the memory levels that hold a call's tensors between calls."""
 
     pace: float
-    """Seconds per byte read by all cores together."""
+    """Seconds per byte that all cores together read."""
     stored: float
-    """Cost of a byte that is stored through the caches, in bytes read."""
+    """Cost of a byte that is stored through the caches, as a multiple of the cost of reading a byte."""
     streamed: float
-    """Bytes per second of streaming stores by all cores together."""
+    """Bytes per second of streaming stores (past the caches) by all cores together."""
 
 
 def _past(levels: Sequence[MemoryLevel]) -> float:
-    """Bytes per second of streaming stores, from the first of these levels with a measurement."""
+    """Return the bytes per second of streaming stores (stores past the caches).
+
+    The rate is that of the first of `levels` for which it was measured or, without measurements, the bandwidth of the last level.
+    """
     for level in levels:
         if level.streamed:
             return 1.0 / max(1.0 / level.streamed - 1.0 / level.bandwidth, 0.1 / level.bandwidth)

@@ -1,7 +1,9 @@
-"""The canonical loops of a dataflow graph: over independent rows, and over columns, which maps traverse and reductions reduce.
+"""Row nests: a dataflow graph as two nested loops, over independent rows and over the columns of each row.
 
-Every value of the graph varies along the rows, the columns, both or neither. Adjacent axes are merged if every tensor
-steps through them like one axis; at most `MOST_ROW_AXES` axes of rows and one axis of columns may remain.
+Maps compute each element, and reductions combine the columns of a row.
+
+Every value of the graph varies along the rows, the columns, both or neither. Adjacent axes are merged if every tensor steps
+through them like one axis; at most `MOST_ROW_AXES` axes of rows and one axis of columns may remain.
 """
 
 from __future__ import annotations
@@ -20,36 +22,39 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Most points of the loops per element of the largest value, if a graph has several concatenations."""
+"""Limit on the iterations of the loops, as a multiple of the largest value's elements, if a graph has several concatenations."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Position of a value's element in a tensor in DRAM: (r.., c) is at `offset + sum(rows[i] * r[i]) + column * c`."""
+    """Position of a value's elements in DRAM: row indices r and column c are at `offset + sum(rows[i] * r[i]) + column * c`."""
 
     tensor: str
     offset: int
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids that select rows of the tensor, if it is the table of a gather."""
+    """Ids that select rows of the tensor, if it is the table of a gather; else None."""
 
     @property
     def is_turned(self) -> bool:
-        """Whether elements along the last axis of rows are contiguous, and columns are strided."""
+        """Whether elements of adjacent rows are contiguous and elements of adjacent columns are not."""
         return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
 
     @property
     def is_same(self) -> bool:
-        """Whether the access reads the same elements in all rows."""
+        """Whether all rows read the same elements, as with the weights of a layer norm."""
         return not any(self.rows) and self.chosen is None
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Ids of a gather: each row of the loops has an id below `count`, and `step * id` is added to the position."""
+    """Ids that select the row of a table in a gather.
+
+    `ids` is the access to a row's id, from 0 to `count - 1`; `step * id` is added to the position of an element.
+    """
 
     ids: Access
     step: int
@@ -58,7 +63,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Online:
-    """The sum of exp(x - max(x)) along a row, computed in the pass that finds the maximum `top` (`gir.online`)."""
+    """The sum of exp(x - max(x)) along a row, computed in the pass that finds the maximum, named `top` (`gir.online`)."""
 
     top: str
 
@@ -68,51 +73,57 @@ class Online:
 
 @dataclass(frozen=True)
 class Cell:
-    """One value that is loaded or computed in the canonical loops.
+    """One value that a row nest loads or computes.
 
     A `wide` cell varies along the columns; a narrow cell is one number per row. `stage` is the number of successive reductions
-    that it depends on.
+    that the value depends on.
     """
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Definition of the cell: a load, an expression of other cells, or a reduction of another cell along the columns."""
+    """Definition of the value: a load, an expression of other values, or a reduction of another value along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
 
     @property
     def is_load(self) -> bool:
-        """Whether the cell is loaded from an input."""
+        """Whether the value is loaded from an input."""
         return isinstance(self.made, Access)
 
     @property
     def is_reduction(self) -> bool:
-        """Whether the cell is a reduction along the columns, with one number per row."""
+        """Whether the value is a reduction along the columns, which gives one number per row."""
         return isinstance(self.made, str | Online)
 
 
 @dataclass(frozen=True)
 class RowNest:
-    """A dataflow graph as canonical loops over rows and columns."""
+    """A dataflow graph as loops over rows and over the columns of each row.
+
+    `cells` are the values that the loops load or compute, `stores` the accesses that write outputs.
+    """
 
     graph: Dataflow
     row_extents: tuple[int, ...]
     columns: int
     cells: tuple[Cell, ...]
-    """Cells in an order in which each cell comes after the cells that it reads."""
+    """Values that the nest loads or computes, each after the values that it reads."""
     stores: tuple[tuple[str, Access], ...]
-    """(name of a cell, access that writes it) pairs; several cells may write parts of one output."""
+    """(name of a value, position where it is written) pairs; several values may be written to parts of one output."""
     parts: int = 1
-    """Number of indices along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
+    """Number of parts into which each row is cut, the last extent of `row_extents`; 1 for whole rows.
+
+    The parts' reductions are combined (`gir.parts`).
+    """
     last: int = 0
-    """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
+    """Number of columns of the last part of every row if it is shorter than the other parts, else 0."""
     together: int = 1
-    """Number of the graph's rows that are joined to one row, because they are contiguous in all tensors (`gir.parts`)."""
+    """Number of the graph's rows that are joined to one row of the nest, because they are contiguous in all tensors."""
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of a number: 4 of float32, or 8 of int64."""
+        """Bytes of a number that the nest computes: 4 of float32, or 8 of int64."""
         return 8 if self.graph.whole else 4
 
     @property
@@ -127,12 +138,15 @@ class RowNest:
         return self.rows * self.columns - self.rows // self.parts * lacking
 
     def columns_at(self, part: int) -> int:
-        """Number of columns of the row with index `part` along the last axis of rows."""
+        """Return the number of columns of a row with index `part` along the last axis of rows; parts of long rows may differ."""
         return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
     def passes(self) -> int:
-        """Number of traversals of a row's columns; each pass may use the reductions of earlier passes."""
+        """Number of passes (traversals of a row's columns).
+
+        A pass may use the reductions of earlier passes, so one more is needed for each reduction that depends on another.
+        """
         return 1 + max((cell.stage for cell in self.cells if cell.wide), default=0)
 
     @cached_property
@@ -141,14 +155,19 @@ class RowNest:
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:
-        """Index of the pass that writes a wide cell to an output: the first pass that can."""
+        """Return the index of the pass that stores the value `name` to an output.
+
+        It is the first pass in which all reductions that the value depends on are complete.
+        """
         return self.cell[name].stage
 
     @cached_property
     def uses(self) -> dict[str, tuple[int, ...]]:
-        """Indices of the passes that read, reduce or store each wide cell, in order; the first of them computes the cell.
+        """For each value that varies along columns, the indices of the passes over a row that read, reduce or store it, in order.
 
-        A cell reads its sources in its own pass, which may be later than necessary.
+        The first of them computes the value.
+
+        A value reads its sources in the pass that computes it, which may be later than necessary.
         """
         found: dict[str, set[int]] = {cell.name: set() for cell in self.cells if cell.wide}
         for name, _ in self.stores:
@@ -163,12 +182,15 @@ class RowNest:
 
     @cached_property
     def crossing(self) -> tuple[str, ...]:
-        """Wide cells that more than one pass reads; a schedule places each at a level of memory."""
+        """Names of the values that vary along columns and that several passes read.
+
+        A schedule chooses for each of them the memory level that keeps it between passes.
+        """
         return tuple(name for name, stages in self.uses.items() if len(stages) > 1)
 
 
 def row_nest(graph: Dataflow) -> RowNest:
-    """Express a graph as canonical loops; ValueError names a node or axis for which that is impossible."""
+    """Express a dataflow graph as loops over rows and columns. ValueError names a node or axis for which that is impossible."""
     return _Builder(graph).nest()
 
 
@@ -217,7 +239,11 @@ class _Builder:
         return dataclasses.replace(access, chosen=Chosen(ids, rows.step, rows.count))
 
     def _merged(self, rows: list[Place], views: list[tuple[str, View]]) -> tuple[list[int], list[list[int]]]:
-        """(extents of the merged axes, with the columns last; strides of every view along them)."""
+        """Merge adjacent axes that every tensor steps through like one axis.
+
+        Return (extents, strides): the extents of the remaining axes, with the columns last, and the strides of each of `views`
+        along them.
+        """
         along_rows = [self._steps(name, view, rows) for name, view in views]
         along_columns = [self._steps(name, view, self.columns) for name, view in views]
         row_extents = _merge([self._extent(place) for place in rows], along_rows)
@@ -236,7 +262,10 @@ class _Builder:
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
 
     def _computed(self, name: str) -> str:
-        """Name of the computed or loaded value behind a broadcast, transpose or reshape."""
+        """Return the name of the computed or loaded value that `name` rearranges, or `name` itself.
+
+        Broadcasts, transposes and reshapes are skipped. ValueError for any other node that only moves computed data.
+        """
         while name not in self.views:
             match self.nodes[name]:
                 case Broadcast(source) | Transpose(source):
@@ -258,7 +287,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """Classes of axes that become columns: the reduced axes, else the contiguous axis of the first output."""
+        """Choose the axis classes that become columns: the reduced axes, else the contiguous axis of the first output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -276,7 +305,10 @@ class _Builder:
         return beside[-1:] or [place for place, _ in steps if place][-1:]
 
     def _chosen_classes(self) -> set[Place | None]:
-        """Classes along which ids vary. A step along them changes the row of a table, so vectors cannot load along them."""
+        """Return the axis classes along which the ids of gathers vary.
+
+        A step along them reads another row of the table, so vectors cannot be loaded along them.
+        """
         found: set[Place | None] = set()
         for name, view in self.views.items():
             if view.rows is not None:
@@ -284,7 +316,7 @@ class _Builder:
         return found
 
     def _row_classes(self) -> list[Place]:
-        """Classes of axes that become rows (all except the columns), by decreasing stride in the first output."""
+        """Return the axis classes that become rows: all except the columns, sorted by decreasing stride in the first output."""
         name, view = self.writes[0]
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
@@ -300,7 +332,10 @@ class _Builder:
         return [steps.get(place, 0) for place in places]
 
     def _stored(self, name: str) -> Cell:
-        """The cell that is stored as an output; a narrow cell whose output has columns gets a wide cell that repeats it."""
+        """Return the cell (value of the nest) that is stored as the output `name`.
+
+        If it is one number per row but the output has columns, return a cell that repeats it along the columns.
+        """
         cell = self._cell(name)
         if cell.wide or not any(place in self.columns for place in self.classes.of(name)):
             return cell
@@ -337,7 +372,7 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: {name} adds up {count} elements, expected at most {MOST_SUMMED} in float32")
 
     def _of_equals(self, node: Reduce, source: str) -> Expression:
-        """Expression for a reduction of a narrow cell, which is equal in all columns: the cell, or a multiple of it."""
+        """Return the reduction of a value that is equal in all columns: this value for a maximum, a multiple of it for a sum."""
         shape = self.graph.values[node.source].shape
         count = math.prod(shape[axis] for axis in node.axes)
         same = node.body == "max" or count == 1
@@ -349,7 +384,10 @@ class _Builder:
 
 
 def _merge(extents: list[int], steps: list[list[int]]) -> list[int]:
-    """Extents with adjacent axes merged if every tensor steps through both like one axis; `steps` is merged in place."""
+    """Merge adjacent axes if every tensor steps through both like one axis.
+
+    Return the extents of the remaining axes. `steps` holds each tensor's strides and is changed in place.
+    """
     extents, axis = list(extents), 0
     while axis + 1 < len(extents):
         if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):

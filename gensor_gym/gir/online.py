@@ -13,7 +13,9 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.gir.nest import Cell, Online, RowNest
 
 LEAST_COLUMNS, LEAST_SIDE = 128, 8
-"""Fewest columns of a nest, and fewest columns of a step, with an online sum. Its vectors have more than one element.
+"""Fewest columns of a row, and fewest columns of a step, with which a sum may be computed online.
+
+The vectors of such a step have more than one element.
 
 An online sum then has at most as many roundings as a sum in any order, which verification allows. With n columns, V parallel
 elements and T vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums,
@@ -22,14 +24,17 @@ and log2(V) + 5 roundings when lanes are combined. A sum in any order has n - 1.
 
 
 def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
-    """Names of the sums of a cell that can be computed online; empty unless the cell is exp(x - max(x))."""
+    """Return the names of the sums over the value `name` that can be computed online.
+
+    The result is empty unless the value is exp(x - max(x)) and rows are long enough.
+    """
     if nest.columns < LEAST_COLUMNS or shifted_power(nest, name) is None:
         return ()
     return tuple(one.name for one in nest.cells if one.made == "sum" and one.sources == (name,))
 
 
 def shifted_power(nest: RowNest, name: str) -> tuple[str, str] | None:
-    """Names of x and max(x) if a cell is exp(x - max(x)), else None."""
+    """Return (name of x, name of max(x)) if the value `name` is exp(x - max(x)) with the maximum of the same row, else None."""
     cell = nest.cell[name]
     match cell.made:
         case Call("exp", (Call("subtract", (Operand(of), Operand(top))),)) if cell.wide:
@@ -39,9 +44,9 @@ def shifted_power(nest: RowNest, name: str) -> tuple[str, str] | None:
 
 
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
-    """The nest with the sums of selected cells computed online, so that cells that read them depend on one reduction fewer.
+    """Return the nest with some sums computed online, which saves later values one pass over the columns.
 
-    `names` tells for each cell whether it is selected.
+    `names` maps names of values exp(x - max(x)) to whether their sums are computed online.
     """
     sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
     if not sums:

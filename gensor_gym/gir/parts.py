@@ -1,8 +1,8 @@
-"""Rows of a nest on a CPU: short rows are joined, long rows are cut into parts that threads share and steps interleave.
+"""Rows of a suitable length for a CPU: short rows are joined, and long rows are cut into parts that several threads compute.
 
-The reductions of a row's parts are combined before anything reads them, so every pass is a separate kernel (the split in two
-stages). A step of several parts reads several streams at once, which is faster than one stream from beyond the private caches,
-for any number of threads.
+Before anything reads a reduction, its results on the parts of a row are combined, so every pass is a separate kernel.
+A step that interleaves several parts reads several streams at once, which is faster than one stream from beyond the private
+caches, for any number of threads.
 """
 
 from __future__ import annotations
@@ -14,30 +14,34 @@ from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
-"""Fewest columns of a part, so that the end of its sums takes a small share of its time; most parts of a row."""
+"""Fewest columns of a part of a row, so that combining the parts takes a small share of the time, and most parts of a row."""
 LEAST_PASSES = 32768
-"""Fewest columns at which a row with several passes is cut, because each pass becomes a launch.
+"""Fewest columns from which on a row that needs several passes is cut into parts, because each pass becomes a launch.
 
 Two cores of an Intel Xeon: softmax of one row, 16384 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3.
 """
 SHORT = 128
-"""Columns from which on a row is long enough for whole tiles of vectors."""
+"""Number of columns from which on a row is long enough for whole tiles of vectors; shorter rows are joined."""
 _LINE = 16
 """Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Equal parts are used only if their number is at least 1 / `_FEW` of the largest possible number, lest cores be idle."""
+"""Rows are cut into equal parts only if there are at least 1 / `_FEW` as many of them as possible, lest cores be idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
-    """The canonical loops of a graph for a machine; on a CPU, rows are joined or cut. ValueError as from `row_nest`."""
+    """Express a dataflow graph as loops over rows and columns for a machine.
+
+    On a CPU, short rows are joined and long rows are cut into parts. ValueError as from `row_nest`.
+    """
     nest = row_nest(graph)
     return in_parts(with_long_rows(nest), hardware.units) if hardware.kind == "cpu" else nest
 
 
 def with_long_rows(nest: RowNest) -> RowNest:
-    """The nest with its short rows joined along the last axis of rows, if nothing reduces them and all tensors allow it.
+    """Return the nest with short rows joined along the last axis of rows, if that is possible.
 
-    A join of channels, for example, then copies images in whole vectors instead of row by row.
+    The nest must have no reductions, and all tensors must continue from row to row without gaps. For example, joined rows let a
+    concatenation along channels copy images in whole vectors instead of row by row.
     """
     accesses = _accesses(nest)
     is_plain = nest.passes == 1 and not any(cell.is_reduction for cell in nest.cells)
@@ -48,7 +52,10 @@ def with_long_rows(nest: RowNest) -> RowNest:
 
 
 def _rows_together(extent: int, columns: int) -> int:
-    """Least divisor of `extent` for which that many rows are a long row of whole cache lines; else `extent`."""
+    """Return how many rows to join: the least divisor of `extent` that makes a long row of whole cache lines.
+
+    `extent` if no divisor does.
+    """
     counts = (count for count in range(2, extent + 1) if extent % count == 0)
     return next((count for count in counts if count * columns >= SHORT and count * columns % _LINE == 0), extent)
 
@@ -68,12 +75,15 @@ def _joined(nest: RowNest, count: int) -> RowNest:
 
 
 def _goes_on(access: Access, columns: int) -> bool:
-    """Whether rows along their last axis continue the columns in a tensor; true for an element that all rows share."""
+    """Return whether each row of the tensor begins where the previous row ends, so that rows can be joined.
+
+    This is also true for a single element that all rows share.
+    """
     return access.chosen is None and access.rows[-1] == access.column * columns
 
 
 def in_parts(nest: RowNest, units: int) -> RowNest:
-    """The nest with long rows in parts if there are fewer rows than cores, or a single row; else the nest itself.
+    """Cut long rows into parts if there are fewer rows than cores, or a single row. Return the nest unchanged otherwise.
 
     Rows stay whole if elements of adjacent rows are contiguous in some tensor, because its loads are transposed in registers.
     """
@@ -100,9 +110,11 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
 
 
 def parts_of(columns: int) -> tuple[int, int]:
-    """(number of parts of a row with `columns` columns, number of columns of each part except the last).
+    """Choose how to cut a row of `columns` columns into parts.
 
-    Parts are as many as possible and equal, of whole cache lines if possible. If equal parts would be too few, the last part is
+    Return (number of parts, number of columns of each part except the last).
+
+    There are as many equal parts as possible, of whole cache lines if possible. If equal parts would be too few, the last part is
     shorter.
     """
     most = min(MOST_PARTS, columns // LEAST_COLUMNS)

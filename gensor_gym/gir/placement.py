@@ -1,4 +1,4 @@
-"""Storage of values that several passes read: the levels of memory, and the levels that are allowed for each value.
+"""Storage of values that several passes over a row read: the levels of memory, and the levels that are allowed for each value.
 
 The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, and DRAM, which all kernels share. On a
 CPU, a unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
@@ -15,26 +15,33 @@ from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
-    """Storage of a value between the pass that computes it and a later pass that reads it."""
+    """Where a value is kept from the pass over a row that computes it to a later pass that reads it."""
 
     DRAM = 0
-    """In a tensor: an input is loaded again; a computed value is stored, and its kernel ends after its pass."""
+    """In a tensor. An input is loaded again; a computed value is stored, and the kernel ends after the pass that computes it."""
     RECOMPUTE = 1
-    """No storage: the value is computed again from its sources."""
+    """Nowhere: the value is computed again from its sources."""
     SRAM = 2
     """In a row buffer."""
     REG = 3
-    """In registers, for the whole row."""
+    """In vector registers, as a whole row."""
     ONLINE = 4
-    """No storage: the value is computed again, and its sum is computed online, in the pass of the maximum (`gir.online`)."""
+    """Nowhere: the value is computed again.
+
+    Its sum is computed online, in the pass that finds the maximum (`gir.online`).
+    """
 
 
 Placement = tuple[Level, ...]
-"""A level for each crossing cell of a nest, in the nest's order."""
+"""Memory levels of the values that several passes over a row read (`RowNest.crossing`), in that order."""
 
 
 def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
-    """Levels at which a crossing cell may be placed; an input cannot be at RECOMPUTE, which would be the same as DRAM."""
+    """Return the levels at which a schedule may keep the value `name` between passes.
+
+    Inputs cannot be at `RECOMPUTE`, which would be the same as `DRAM`. `ONLINE` is only for exponentials whose sum can be
+    computed online.
+    """
     if nest.cell[name].is_load:
         return Level.DRAM, Level.SRAM, Level.REG
     return tuple(Level) if online_sums(nest, name) else (Level.DRAM, Level.RECOMPUTE, Level.SRAM, Level.REG)
@@ -42,7 +49,7 @@ def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A cell that one pass stores at a level and a later pass reads."""
+    """A value that one pass over a row stores at a memory level, and that a later pass reads from there."""
 
     name: str
     level: Level
@@ -50,24 +57,30 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Passes:
-    """The passes of a nest along the columns for one placement."""
+    """The values that each pass over a row computes, reads back and stores, for one choice of memory levels."""
 
     nest: RowNest
-    """The nest with the sums that the placement computes online."""
+    """The row nest, in which the sums of values at level ONLINE are computed online."""
     makes: tuple[tuple[str, ...], ...]
-    """For each pass, the cells that it loads or computes, each after its sources."""
+    """Names of the values that each pass loads from inputs or computes, each after its sources."""
     fetches: tuple[tuple[Fetch, ...], ...]
-    """For each pass, the cells that it reads from storage of earlier passes."""
+    """Values that each pass reads from the storage of earlier passes."""
     keeps: tuple[tuple[Fetch, ...], ...]
-    """For each pass, the cells that it stores for later passes."""
+    """Values that each pass stores for later passes."""
     cuts: tuple[int, ...]
-    """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass except the last."""
+    """Indices of the passes after which one kernel ends and the next begins.
+
+    If rows are cut into parts, these are all passes except the last.
+    """
     fault: str = ""
-    """Reason why the passes are illegal: a value in SRAM or registers would outlive its kernel. Empty if they are legal."""
+    """Reason why the memory levels are illegal: a value in SRAM or registers would be read after its kernel has ended.
+
+    Empty if they are legal.
+    """
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
-    """Derive the passes of a nest from a placement of its crossing cells."""
+    """Derive the work of each pass over a row from `placement`, the memory level of each value that several passes read."""
     level = dict(zip(nest.crossing, placement, strict=True))
     nest = taken_online(nest, {name: one is Level.ONLINE for name, one in level.items()})
     made: dict[str, int] = {}
@@ -93,7 +106,11 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
 def _pass(
     nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
 ) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
-    """(cells that pass `number` loads or computes, cells that it reads from storage of earlier passes)."""
+    """List the values that pass `number` over a row computes, and those that it reads back.
+
+    Return (names of values that it loads from inputs or computes, values that an earlier pass has stored). `made` maps each known
+    value to the pass that first computed it.
+    """
     makes: dict[str, None] = {}
     fetches: dict[str, Fetch] = {}
 

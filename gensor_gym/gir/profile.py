@@ -1,4 +1,7 @@
-"""Counts of a placement that do not depend on the header of a schedule: instructions, loads, stores, registers of every pass."""
+"""Counts of instructions, loads, stores and registers of every pass over a row.
+
+They depend only on the memory levels of values, so the analytic model computes them once for all vector widths and tile sizes.
+"""
 
 from __future__ import annotations
 
@@ -27,29 +30,29 @@ _KIND = {
 
 @dataclass(frozen=True)
 class PassProfile:
-    """Counts of one pass, for each vector of a row."""
+    """Counts of instructions and memory accesses in one pass over a row's columns, for each vector of a row."""
 
     counts: tuple[float, ...]
-    """Number of scalar functions of each of `KINDS`."""
+    """Number of scalar functions of each kind in `KINDS`."""
     reductions: int
     online: int
     """Number of reductions that are online sums."""
     inputs: float
-    """Number of loads from DRAM of tensors that no earlier pass of the kernel read."""
+    """Number of loads from tensors in DRAM that no earlier pass of the kernel read."""
     again: float
-    """Number of loads from DRAM of tensors that an earlier pass of the kernel read, or that are equal for all rows."""
+    """Number of loads from tensors in DRAM that an earlier pass of the kernel read, or that are equal for all rows."""
     outputs: float
     """Number of stores to outputs."""
     spills: float
-    """Number of stores to tensors for later kernels."""
+    """Number of stores to tensors that a later kernel reads."""
     scratch: float
-    """Number of loads and stores of row buffers."""
+    """Number of loads and stores of row buffers in SRAM."""
     gathers: float
     """Number of loads and stores with strided columns, except the loads in `turned`."""
     turned: tuple[int, ...]
-    """Column stride of every load whose rows are contiguous and whose columns are strided."""
+    """Distance between columns in memory, for each load whose rows are contiguous and whose columns are not."""
     live: int
-    """Number of vectors in registers at once, for each row and vector of a step."""
+    """Most vectors that are in registers at once, for each row and vector of a step."""
 
 
 @dataclass(frozen=True)
@@ -58,31 +61,34 @@ class KernelProfile:
 
     passes: tuple[PassProfile, ...]
     numbers: tuple[float, ...]
-    """Number of scalar functions of each of `KINDS` that run once per row; inverses of divisors count as quotients."""
+    """Number of scalar functions of each kind in `KINDS` that run once per row; inverses of divisors count as quotients."""
     folds: int
     """Number of reductions."""
     pointers: int
-    """Number of addresses that are computed for each row."""
+    """Number of pointers to tensors that are computed for each row."""
     rows_touched: int
-    """Number of tensors and buffers of whole rows that a step accesses."""
+    """Number of tensors and row buffers that a step reads or writes as whole rows."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of all kernels of a placement, and the storage of its values."""
+    """Counts of instructions and storage of all kernels of a fused operator, for one choice of memory levels."""
 
     kernels: tuple[KernelProfile, ...]
     registered: int
-    """Most cells of a kernel that are kept in registers as whole rows."""
+    """Number of values that a kernel keeps in registers as whole rows, in the kernel with most of them."""
     buffered: int
-    """Most row buffers of a kernel."""
+    """Number of row buffers in SRAM, in the kernel with most of them."""
     spilled: int
     """Number of elements of tensors that one kernel writes for a later kernel."""
     fault: str
 
 
 def profile_of(nest: RowNest, placement: Placement) -> Profile:
-    """Count the instructions and storage of a nest for a placement."""
+    """Count the instructions and the storage of a row nest (a fused operator as loops over rows and columns).
+
+    `placement` has the memory level of each value that several passes read.
+    """
     lowered = lower(nest, placement)
     wide = [kernel.buffers(Level.REG) for kernel in lowered.kernels]
     return Profile(
@@ -95,7 +101,10 @@ def profile_of(nest: RowNest, placement: Placement) -> Profile:
 
 
 def counts_of(expression: Expression, once: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Number of scalar functions of an expression by kind; a quotient by an operand in `once` counts as a product."""
+    """Count the scalar functions of an expression by kind (`KINDS`).
+
+    A division by an operand in `once` counts as a product, because its inverse is computed only once per row.
+    """
     found = dict.fromkeys(KINDS, 0.0)
     for part in walk(expression):
         if not isinstance(part, Call):
@@ -131,25 +140,28 @@ def _sums(counts: object) -> dict[str, float]:
 
 
 def share_of(nest: RowNest, one: Instruction) -> float:
-    """Fraction of the rows for which an instruction runs."""
+    """Return the fraction of the rows in which an instruction runs; below 1 if rows that repeat a result are skipped."""
     return 1.0 / math.prod(nest.row_extents[axis] for axis in one.once)
 
 
 def _mapped(nest: RowNest, one: Instruction) -> dict[str, float]:
-    """Number of scalar functions of a map by kind, on average over all rows."""
+    """Count the scalar functions of a `map` instruction by kind, on average over all rows."""
     counts = counts_of(one.body, frozenset(_inverted(one)))  # type: ignore[arg-type]
     return {kind: value * share_of(nest, one) for kind, value in counts.items()}
 
 
 def _inverted(one: Instruction) -> set[str]:
-    """Narrow cells that a map divides by; their inverses are computed once per row."""
+    """Return the names of the scalars of a row by which a `map` instruction divides. Their inverses are computed once per row."""
     narrow = {name for name, part in one.sources if not part.wide}
     assert isinstance(one.body, Expression)
     return narrow.intersection(divisors(one.body))
 
 
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
-    """Profile of a pass. `read` are the tensors that earlier passes of the kernel accessed; those of this pass are added."""
+    """Count the instructions of one pass over a row's columns.
+
+    `read` names the tensors that earlier passes of the kernel accessed; the tensors of this pass are added to it.
+    """
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
     tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()
@@ -179,7 +191,10 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
 
 
 def _live(along: tuple[Instruction, ...]) -> int:
-    """Maximum number of vectors that are live at an instruction, plus the accumulators of all reductions."""
+    """Return the number of vector registers that one pass over a row needs.
+
+    It is the largest number of vectors that are live at an instruction, plus the accumulators of all reductions.
+    """
     last: Mapping[str, int] = {name: place for place, i in enumerate(along) for name, part in i.sources if part.wide}
     made: dict[str, int] = {}
     most = 0

@@ -1,6 +1,7 @@
-"""Legality of a row nest's schedules on a machine: limits on the header and on the placement, for many schedules at once.
+"""Legality of a row nest's schedules on a machine, for many schedules at once.
 
-`placement.py` derives the passes of kernels from a placement. `gpu/rules.py` has the limits of GPUs.
+The limits concern vector and tile sizes, and the memory levels of values. `placement.py` derives the work of each pass from the
+memory levels. `gpu/rules.py` has the limits of GPUs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 STREAMED = 2
-"""On machines with measured rates of stores, streaming stores need outputs above this multiple of the second-level cache.
+"""Size that the outputs must exceed for streaming stores (past the caches), as a multiple of the second-level cache.
+
+It applies on machines with measured rates of stores.
 
 On one core of a Zen 4 (1 MB of cache), a map that writes 0.25 to 2 MB takes 1.5 times as long with them. A sum of two tensors
 takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Eleven of twelve operators that write up to 2 MB took
@@ -27,12 +30,12 @@ takes 1.1 to 1.2 times as long up to 1 MB, and 0.8 of the time from 4 MB on. Ele
 when they are next read.
 """
 MOST_VECTORS = 32
-"""Most vectors of a step in all its rows: code grows with them, and no machine has more registers."""
+"""Most vectors that one step computes in all its rows. The code grows with them, and no machine has more registers."""
 
 
 @dataclass(frozen=True)
 class GirRules:
-    """The limits of one row nest on one machine."""
+    """The limits that a machine sets to the schedules of one row nest (a fused operator as loops over rows and columns)."""
 
     nest: RowNest
     hardware: Hardware
@@ -44,22 +47,25 @@ class GirRules:
 
     @cached_property
     def registers(self) -> int:
-        """Number of vector registers for whole rows; four are left for temporary values."""
+        """Number of vector registers that may hold whole rows of values: all except four for temporary values."""
         return self.hardware.vector_registers - 4
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes of a row buffer for one row."""
+        """Bytes of the buffer that keeps one row of a value in SRAM, padded to whole vectors."""
         return self.nest.item_bytes * -(-self.nest.columns // PAD) * PAD
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Most bytes of the row buffers of a step: half of a core's second-level cache, so that they stay there."""
+        """Most bytes of the row buffers of one step: half of a core's second-level cache, so that they stay there."""
         return self.hardware.level("l2").capacity // 2
 
     @cached_property
     def _allowed(self) -> np.ndarray:
-        """Whether each crossing cell may be at each level, bool [MOST_PLACED, levels]; unused entries stay in DRAM."""
+        """Whether each value that several passes read may be at each memory level, bool [MOST_PLACED, levels].
+
+        Unused entries allow DRAM only.
+        """
         allowed = np.zeros((MOST_PLACED, len(Level)), bool)
         allowed[:, Level.DRAM] = True
         for place, name in enumerate(self.nest.crossing):
@@ -68,7 +74,10 @@ class GirRules:
 
     @cached_property
     def _streams(self) -> bool:
-        """Whether an output is written to contiguous columns and the outputs are large enough for streaming stores to help."""
+        """Whether streaming stores (past the caches) can help.
+
+        Some output must have contiguous columns and, on a machine with measured stores, the outputs must be large enough.
+        """
         written = sum(value.nbytes for value in self.nest.graph.outputs)
         if self.hardware.has_measured_stores and written <= STREAMED * self.hardware.level("l2").capacity:
             return False
@@ -79,12 +88,15 @@ class GirRules:
         return {}
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B]."""
+        """Return whether each schedule of int32 [B, ROW] is legal, bool [B]."""
         header = GirSchedule.columns(rows)
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether header values are supported and not too large: the next smaller value would not cover all rows or columns."""
+        """Return whether each schedule's fields are supported and not needlessly large, bool [B].
+
+        A value is needlessly large if the next smaller value already covers all rows or columns.
+        """
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
@@ -117,7 +129,10 @@ class GirRules:
 
 
 def by_placement(rows: np.ndarray, count: int) -> Iterator[tuple[Placement, np.ndarray]]:
-    """(placement of `count` cells, int64 indices of its rows) for every distinct placement in rows int32 [B, ROW]."""
+    """Group schedules int32 [B, ROW] that have the same memory levels.
+
+    Yield (levels of the `count` placed values, indices of the group's schedules as int64) for each group.
+    """
     placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
     for number, one in enumerate(placed):
         yield tuple(Level(int(level)) for level in one), np.flatnonzero(inverse.reshape(-1) == number)

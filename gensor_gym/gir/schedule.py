@@ -1,4 +1,7 @@
-"""A schedule of a row nest: a row of int32 with named fields, which is a state of the decision process."""
+"""The schedule of a row nest (a fused operator as loops over rows and columns).
+
+It is an array of int32 with named fields, and the state of the decision process.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,33 @@ FIELDS = (
     Field("loop", (1, 4, 16, 64, 256, 1024, 4096), "steps of rows that one task does one after another"),
     Field("streaming", (0, 1), "1: outputs are stored past the caches"),
 )
-"""Fields of the header. `loop` is IntelliGen's number of loops; `loop` and `rows` determine its number of parallel instances."""
+"""Fields of a schedule before the memory levels.
+
+`loop` is IntelliGen's number of loops; `loop` and `rows` determine its number of parallel instances.
+"""
 HEADER = len(FIELDS)
 MOST_PLACED = 16
-"""Most crossing cells of a nest."""
+"""Most values that several passes over a row read, and for which a schedule therefore chooses a memory level."""
 ROW = HEADER + MOST_PLACED
 
 
 class GirSchedule(FieldSchedule):
-    """An immutable row: indices of the header's values, then a level for every crossing cell. Equal rows are equal schedules."""
+    """An immutable schedule of a fused operator, stored as a row of int32.
+
+    The row has the index of each field's value (vector, tile, rows, loop, streaming), then a memory level for every value that
+    several passes read. Equal rows are equal schedules.
+    """
 
     __slots__ = ()
     length, fields = ROW, FIELDS
     tops = np.array([*(len(field.values) - 1 for field in FIELDS), *(len(Level) - 1 for _ in range(MOST_PLACED))], np.int32)
 
     def placement(self, count: int) -> Placement:
-        """Levels of the first `count` crossing cells."""
+        """Return the memory levels of the first `count` placed values."""
         return tuple(Level(int(level)) for level in self.row[HEADER : HEADER + count])
 
     def __str__(self) -> str:
-        """One line of text that `parse` reads; trailing cells in DRAM are omitted."""
+        """Return the schedule as one line of text that `parse` reads; trailing values in DRAM are omitted."""
         levels = [level.name.lower() for level in self.placement(MOST_PLACED)]
         while levels and levels[-1] == Level.DRAM.name.lower():
             levels.pop()
@@ -44,14 +54,21 @@ class GirSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a schedule from `str(schedule)`; missing fields take their first value. ValueError names the unreadable part."""
+        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
+
+        A field that the text lacks gets the first of its values in `FIELDS`, and a value without a level is in DRAM.
+        """
         given = cls.words(text, "[a-z,]+", " place=sram,reg")
         levels = given.pop("place", "dram").split(",")
         return cls(make_schedule(given, levels).row)
 
 
 def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level] = ()) -> GirSchedule:
-    """Make a schedule of field values and levels; missing fields take their first value. ValueError names an unknown value."""
+    """Make a schedule from the values of its fields, and the memory levels of the values that several passes over a row read.
+
+    A field that is not given gets the first of its values in `FIELDS`, and a value without a level is in DRAM. ValueError names
+    an unknown field, value or level.
+    """
     row = GirSchedule.row_of(fields)
     if len(levels) > MOST_PLACED:
         raise ValueError(f"{len(levels)} levels, expected at most {MOST_PLACED}")

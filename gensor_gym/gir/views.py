@@ -1,7 +1,7 @@
-"""Transposes, slices, joins and other moves of data at the edges of a dataflow graph, as views of tensors that need no kernel.
+"""Views of tensors for data movement (transposes, slices, concatenations) at the edges of a dataflow graph.
 
-A move before any computation becomes an input that is read in another order. A move after the last computation becomes an output
-that is written in another order.
+Such nodes need no kernel: before any computation, they become an input that is read in another order. After the last computation,
+they become an output that is written in another order.
 """
 
 from __future__ import annotations
@@ -19,44 +19,50 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rows:
-    """Ids that select rows of a table with `count` rows: an id adds `step * id` to the position of an element."""
+    """Ids that select rows of a table with `count` rows, as in an embedding.
+
+    `ids` is the view of the ids; `step * id` is added to the position of an element.
+    """
 
     ids: View
-    """View of the ids in the shape of the gathered value: the id of the row of each element."""
+    """View of the ids, broadcast to the shape of the gathered value: for each element, the id of its row."""
     step: int
     count: int
 
 
 @dataclass(frozen=True)
 class View:
-    """Positions of a value's elements in a tensor in DRAM: element i is at `offset` plus the sum of `strides[a] * i[a]`."""
+    """Positions of a value's elements in a tensor in DRAM.
+
+    The element with indices i is at `offset` plus the sum of `strides[a] * i[a]`.
+    """
 
     tensor: str
     offset: int
     shape: Shape
     strides: tuple[int, ...]
     rows: Rows | None = None
-    """Ids that select the rows, if the value is gathered from a table."""
+    """Ids that select the rows, if the value is gathered from a table; else None."""
 
     def permuted(self, order: tuple[int, ...]) -> View:
-        """View whose axis i is axis `order[i]` of this view."""
+        """Return the transposed view, whose axis i is axis `order[i]` of this view."""
         shape, strides = tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order)
         return View(self.tensor, self.offset, shape, strides, self._rows(lambda ids: ids.permuted(order)))
 
     def part(self, axis: int, start: int, extent: int) -> View:
-        """View of `extent` elements along an axis, from index `start` on."""
+        """Return the view of `extent` elements along an axis, from index `start` on."""
         shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
         rows = self._rows(lambda ids: ids.part(axis, start, extent))
         return View(self.tensor, self.offset + start * self.strides[axis], shape, self.strides, rows)
 
     def repeated(self, to: Shape) -> View:
-        """View of shape `to` that repeats the elements along axes of extent 1 and along new leading axes."""
+        """Return the view broadcast to shape `to`: elements are repeated along axes of extent 1 and along new leading axes."""
         new = len(to) - len(self.shape)
         kept = tuple(0 if old == 1 else stride for old, stride in zip(self.shape, self.strides, strict=True))
         return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
-        """View of the same elements, in the same order, with shape `to`; None if strides cannot express it."""
+        """Return the view of the same elements, in the same order, with shape `to`; None if strides cannot express it."""
         if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
             return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
         strides = _cut(self.shape, self.strides, to) if self.rows is None else None
@@ -67,7 +73,7 @@ class View:
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
     def gathered(self, ids: View) -> View:
-        """View of those rows of this table that `ids` selects."""
+        """Return the view of the rows of this table that `ids` selects, with the shape of `ids` in place of the first axis."""
         of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
         shape = (*ids.shape, *self.shape[1:])
         rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
@@ -78,7 +84,7 @@ class View:
 
 
 def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] | None:
-    """Strides of the same elements in shape `to`; None if an axis would combine two axes that strides cannot merge."""
+    """Return the strides of the same elements in shape `to`; None if an axis would combine two axes of different strides."""
     groups: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if groups and extent > 1 and groups[-1][1] == extent * stride:
@@ -97,17 +103,17 @@ def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] |
 
 
 def dense(tensor: str, shape: Shape) -> View:
-    """View of all elements of a row-major tensor."""
+    """Return the view of a whole row-major tensor of a given name and shape."""
     return View(tensor, 0, shape, dense_strides(shape))
 
 
 def dense_strides(shape: Shape) -> tuple[int, ...]:
-    """Strides of a row-major tensor."""
+    """Return the strides, in elements, of a row-major tensor."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def input_views(graph: Dataflow) -> dict[str, View]:
-    """Views, by name, of every value that is an input, or is computed from an input by moves of data only."""
+    """Return, by name, the views of all inputs and of all values that only rearrange an input."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -134,7 +140,10 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
 
 
 def output_views(graph: Dataflow) -> list[tuple[str, View]]:
-    """(name, view to which its elements are written) of every value that is stored: an output, or values that it rearranges."""
+    """Return (name, view) of every value that is stored: an output, or the values that an output only rearranges.
+
+    The view says where the value's elements are written.
+    """
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
 

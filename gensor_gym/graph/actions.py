@@ -14,7 +14,10 @@ from gensor_gym.registry import near
 
 @dataclass(frozen=True)
 class Action:
-    """A primitive, and the axis slot (`axis`) or the knob (`knob`) that it changes. Some primitives need neither."""
+    """An action of the construction graph: a primitive, with the axis slot (`axis`) or the knob (`knob`) that it changes.
+
+    A primitive such as `stop` changes neither, and both are None.
+    """
 
     primitive: str
     axis: int | None = None
@@ -63,11 +66,11 @@ SPACES: dict[str, frozenset[str]] = {
 """Primitives of every named space. `compact` and `medium` also have fewer tile sizes (`graph/ladder.py`)."""
 
 OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
-"""Knobs that `raise` and `lower` change in space `medium`: copies, layout and traversal of operands."""
+"""Knobs that the space `medium` changes: copies, layout and traversal of operands."""
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
-    """For every action, whether the space has it. ValueError for an unknown space, with the known spaces."""
+    """Return for every action whether a space contains it. ValueError for an unknown space names the known ones."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()

@@ -36,7 +36,7 @@ watch()
 
 
 def compiled(function: F) -> F:
-    """Compile a function in Numba's nopython mode.
+    """Compile a function in Numba's nopython mode (decorator).
 
     The function releases the GIL. It is cached on disk for the present state of the sources.
     """
@@ -44,23 +44,23 @@ def compiled(function: F) -> F:
 
 
 def early(function: F) -> F:
-    """Like `compiled`, but calls run interpreted until another process has compiled the function (`graph.compiling.early`).
+    """Compile a function like `compiled`, but run it interpreted until another process has compiled it (decorator).
 
-    For functions with few calls at a time, such as the step of one environment.
+    For functions that Python calls one at a time and whose first calls should not wait, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
-    """Like `lean`, but callers call one compiled copy; the function is not copied into each (`graph.compiling.units`).
+    """Compile a function like `lean`, but only once: compiled callers call one shared copy (decorator).
 
-    For long functions with many callers: the model, the mask.
+    For long functions with many callers, such as the cost model and the action mask. Numba would copy them into each caller.
     """
     return _compile(function, unit, _nrt=False, error_model="numpy")
 
 
 def lean(function: F) -> F:
-    """Compile a function that compiled functions call (`graph.compiling.parts`).
+    """Compile a function that only compiled functions call (decorator).
 
     The function makes no arrays and counts no references. Counting references (atomic additions at every call) took most of the
     time of the CPU model, and half of the time of a mask. There are no zero-division checks, and the function must not raise.
@@ -71,7 +71,7 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """`rows` itself, or a copy if the array is read-only (like the row of a `Schedule`) or not contiguous.
+    """Return `rows`, or a copy if the array is read-only (like the row of a `Schedule`) or not contiguous.
 
     Numba gives such arrays another type, and would compile rules and model a second time.
     """
@@ -79,7 +79,11 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba. Nothing changes if Numba is off."""
+    """Compile a function with `made_by`, and cache it on disk. If Numba is off, return the function unchanged.
+
+    `made_by` is a function of `graph.compiling`, which relies on internals of Numba. With a release of Numba that was not tried,
+    `numba.njit` replaces it.
+    """
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
@@ -97,14 +101,14 @@ def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: A
 
 
 def _package_of(function: Callable[..., Any]) -> Path:
-    """Folder of the top-level package that defines the function."""
+    """Return the folder of the top-level package that defines the function."""
     file = Path(function.__code__.co_filename).resolve()
     return file.parents[len(function.__module__.split(".")) - 2] if "." in function.__module__ else file.parent
 
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of `package`, which uses it; None if no folder is writable.
+    """Return the cache folder for the present sources of gensor_gym and of `package`; None if no folder is writable.
 
     Folders unused for a week are removed.
     """
@@ -122,7 +126,7 @@ def _folder(package: Path) -> Path | None:
 
 
 def _bases() -> Iterator[Path]:
-    """Candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's cache."""
+    """Yield candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
     if forced:
         yield Path(forced)
@@ -132,7 +136,7 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Create the folder if missing, and update its time of last use.
+    """Return whether a cache folder can be used. Create it if it is missing, and update its time of last use.
 
     False also if other users can write to the folder, because compiled functions are loaded from it.
     """

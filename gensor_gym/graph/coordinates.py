@@ -1,4 +1,4 @@
-"""Coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
+"""Coordinates of a task's programs: each coordinate (column) is a knob, or the tiles of all levels of an axis.
 
 An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
 to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with a tile for every level is a *vector*:
@@ -23,17 +23,18 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SP
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 CHAIN = MAX_LEVELS + 1
-"""Length of the chain of an axis: the tiles of all levels, then the virtual threads."""
+"""Number of entries that the column of an axis sets: the tiles of all levels, then the virtual threads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One coordinate: its indices in a row, and its possible values."""
+    """One coordinate of a task's programs: a knob, or the tiles of all levels of an axis, with the possible values."""
 
     first: int
-    """First index of the column in a row: TILE + axis, or KNOB + knob."""
+    """Index in a row of the first entry that the column sets: TILE + axis, or KNOB + knob."""
     values: np.ndarray
-    """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
+    """Possible values, int32 [choices, P]: tiles and virtual threads of an axis (P = CHAIN), or the index of a knob's value (P =
+    1)."""
 
     @property
     def is_knob(self) -> bool:
@@ -42,56 +43,62 @@ class Column:
 
     @property
     def places(self) -> slice:
-        """Indices of the column's P entries in a row."""
+        """Slice of the entries of a schedule's row that the column sets."""
         return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
 
     @property
     def smallest(self) -> int:
-        """Index of the smallest value: the first value of a knob, or the chain of an axis with the smallest product.
+        """Index of the smallest value: the first value of a knob, or the tiles of an axis with the smallest product.
 
         Products are float64, because the product of a long axis's sizes exceeds an int64.
         """
         return 0 if self.is_knob else int(np.argmin(np.prod(self.values, axis=1, dtype=np.float64)))
 
     def only(self, kept: np.ndarray) -> Column:
-        """The column with only the values `kept`: indices or bool [choices]."""
+        """Return the column with only the values `kept`, given as indices or as bool [choices]."""
         return Column(self.first, self.values[kept])
 
     def every(self, row: np.ndarray) -> np.ndarray:
-        """Copies of a row [ROW], one for each value of the column: int32 [choices, ROW]."""
+        """Return copies of a row [ROW], one for each value of the column, int32 [choices, ROW]."""
         rows = np.repeat(row[None], len(self.values), axis=0)
         rows[:, self.places] = self.values
         return rows
 
 
 class Coordinates:
-    """Programs that differ in some columns. Other columns stay as in `base`, a row [ROW] with tiles for all memory levels."""
+    """A set of programs that differ in the given columns: each program is a vector with one value index per column.
+
+    All other entries stay as in `base`, a row [ROW] with tiles for all memory levels.
+    """
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """Take the K columns in the order of the vectors' components."""
+        """Take the K columns in which the programs differ from `base`, in the order of a vector's components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""
         self.size = math.prod(self.counts.tolist())
-        """Number of vectors, legal or not."""
+        """Number of programs that the columns span, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """Columns with more than one value, except columns whose `first` is in `fixed`."""
+        """Return the columns with more than one value, except those that begin at an entry of the row listed in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
-        """Coordinates with all axes of these coordinates, but only the knobs with the indices `knobs`."""
+        """Return the coordinates with all their axes, but only those knobs whose indices are in `knobs`."""
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
-        """Rows int32 [N, ROW] of vectors int64 [N, K], legal or not."""
+        """Return the programs of vectors int64 [N, K] as rows int32 [N, ROW]. They may be illegal."""
         rows = np.repeat(self.base[None], len(vectors), axis=0)
         for column, chosen in zip(self.columns, vectors.T, strict=True):
             rows[:, column.places] = column.values[chosen]
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """Vector int64 [K] of a row [ROW], whose outer levels may be unset. None if no vector gives the row's program."""
+        """Return the vector int64 [K] of a program, or None if no vector gives it.
+
+        The program is a row [ROW]; its level under construction does not matter.
+        """
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
@@ -101,27 +108,31 @@ class Coordinates:
         return found if np.array_equal(self.rows(found[None])[0], row) else None
 
     def numbers(self, vectors: np.ndarray) -> np.ndarray:
-        """Numbers int64 [N] of vectors [N, K]: the vectors read as digits in mixed radix. `size` must fit in 64 bits."""
+        """Return one number int64 [N] for each of N vectors [N, K], which are read as digits in mixed radix.
+
+        `size`, the number of all vectors, must fit in 64 bits.
+        """
         radix = np.cumprod(np.concatenate([[1], self.counts]))[:-1]
         return (vectors * radix.astype(np.int64)).sum(axis=1).astype(np.int64)
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Inverse of `numbers`: vectors int64 [N, K] of numbers int64 [N]."""
+        """Return the vectors int64 [N, K] of numbers int64 [N]; the inverse of `numbers`."""
         if not self.columns:
             return np.empty((len(numbers), 0), dtype=np.int64)
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Uniformly random vectors int64 [count, K], drawn column by column."""
+        """Draw `count` vectors uniformly, int64 [count, K], legal or not."""
         drawn = [rng.integers(choices, size=count) for choices in self.counts.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(drawn), count).T
 
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The K columns as three arrays for compiled code: places, offsets and values.
+        """Return the K columns as arrays (places, offsets, values) for compiled code.
 
-        `places` int64 [K, CHAIN] are indices in a row. The values of column k are values[offsets[k]:offsets[k + 1]]; offsets are
-        int64 [K + 1], values int32 [choices of all columns, CHAIN]. A knob repeats its single index CHAIN times.
+        `places` int64 [K, CHAIN] are the entries of a row that each column sets. Column k has the values
+        values[offsets[k]:offsets[k + 1]]; offsets are int64 [K + 1], values int32 [choices of all columns, CHAIN]. A knob repeats
+        its single entry CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
@@ -132,37 +143,43 @@ class Coordinates:
 
 @lean
 def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
-    """Set a column of a row to a value. `column` and `choice` are indices into the arrays of `Coordinates.packed`."""
+    """Write one value of a column into a row.
+
+    `column` and `choice` are indices into the arrays `places` and `values` of `Coordinates.packed`.
+    """
     for i in range(CHAIN):
         row[places[column, i]] = values[choice, i]
 
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
-    """Columns of a task: every axis slot, then every knob that the space varies, with its usable values."""
+    """Return the columns of a task: every axis slot, then every knob that the space varies, with its usable values."""
     axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
 
 
 def moved_knobs(ints: np.ndarray) -> list[int]:
-    """Indices of the knobs that the space's actions change."""
+    """Return the indices of the knobs that actions of the space change."""
     return [knob for knob in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + knob]]
 
 
 def usable_values(ints: np.ndarray, knob: int) -> list[int]:
-    """Indices of a knob's values that the operator can use."""
+    """Return the indices of those values of a knob that the operator can use."""
     return [i for i in range(len(KNOBS[knob].values)) if int(ints[KNOB_BITS + knob]) >> i & 1]
 
 
 def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Rows [.., ROW] of the same programs, with a tile written out for every memory level."""
+    """Return rows [.., ROW] of the same programs at the outermost level of construction.
+
+    Such a row has a tile for every memory level.
+    """
     rows = rows.copy()
     rows[..., LEVEL] = ints[NUM_LEVELS] - 1
     return rows
 
 
 def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
-    """Chains of an axis: int32 [choices, CHAIN]."""
+    """Return the possible tiles of an axis at all levels, with virtual threads, int32 [choices, CHAIN]."""
     ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]
     virtual = (
         ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
@@ -172,10 +189,10 @@ def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _chains(ladder: tuple[int, ...], levels: int, virtual: bool) -> np.ndarray:
-    """All chains int32 [choices, CHAIN]: sizes, each a multiple of the size before, with each number of virtual threads.
+    """Return all combinations of an axis's tiles and virtual threads, int32 [choices, CHAIN].
 
-    A large extent has tens of thousands of chains. They are cached, because most axes of a network's operators share a few
-    extents.
+    Each tile is a multiple of the tile before; the number of virtual threads divides the first. A large extent has tens of
+    thousands of combinations. They are cached, because most axes of a network's operators share a few extents.
     """
     sizes = np.array(ladder, dtype=np.int32)
     chains = sizes[:, None]

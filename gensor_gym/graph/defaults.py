@@ -7,9 +7,9 @@ copies in vectors and unrolls; it never splits the reduction.)
 
 On a CPU the reduction is unrolled by 4. An operand of a product is packed if other output tiles read it again (some spatial axis
 longer than 1 does not index it) and it is larger than 16 KiB or strides along the vector axis. A conv2d is a shifted matrix
-product; its image is copied if necessary, and its weights are not (the fastest program of every train operator in
-`results/host/model_timings.jsonl.gz` does this). Constant weights are always packed, because packing them takes no time in a
-call; vectors of a convolution then contain channels.
+product: one product of matrices for each element of the window. Its image is copied if necessary, and its weights are not (the
+fastest program of every train operator in `results/host/model_timings.jsonl.gz` does this). Constant weights are always packed,
+because packing them takes no time in a call; vectors of a convolution then contain channels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gensor_gym.operators.types import Access, Operator
 
 
 def initial_row(op: Operator, hardware: Hardware, ints: np.ndarray) -> np.ndarray:
-    """Row of the unscheduled program: tiles and virtual threads 1, level 0, knobs by the rule of `graph.defaults`."""
+    """Return the row of the unscheduled program: tiles and virtual threads 1, level 0, knobs by the rule of this module."""
     wanted = gpu_knobs() if hardware.kind == "gpu" else cpu_knobs(op)
     row = make_row([[1] * MAX_AXES] * MAX_LEVELS, [1] * MAX_AXES, 0)
     for name, value in wanted.items():
@@ -39,12 +39,15 @@ def initial_row(op: Operator, hardware: Hardware, ints: np.ndarray) -> np.ndarra
 
 
 def gpu_knobs() -> dict[str, int]:
-    """Wanted value of each knob on a GPU, by name. The program gets the largest usable value that is not above it."""
+    """Return the value that the default rule wants for each knob on a GPU, by the knob's name.
+
+    The program gets the largest usable value that is not above it.
+    """
     return {"vector": 4, "shared_layout": 1, "unroll": 4}
 
 
 def cpu_knobs(op: Operator) -> dict[str, int]:
-    """Wanted value of each knob on a CPU, by name."""
+    """Return the value that the default rule wants for each knob on a CPU, by the knob's name."""
     if is_convolution(op) and op.frozen:
         return {"unroll": 4, "convolution": 1, "pack_a": int(op.reads[0].is_padded(op.extents)), "pack_b": 1}
     if is_convolution(op):
@@ -53,7 +56,7 @@ def cpu_knobs(op: Operator) -> dict[str, int]:
 
 
 def _wants_pack(op: Operator, read: Access) -> bool:
-    """Whether the rule packs an operand of a product: see the module's docstring."""
+    """Whether the default rule packs an operand of a product (see the module's docstring)."""
     strides = read.axis_strides()
     reused = is_product(op) and any(strides[a] == 0 and op.axes[a].extent > 1 for a in op.spatial)
     large = read.tensor.nbytes > 1 << 14

@@ -1,4 +1,4 @@
-"""All legal schedules of a task's space, in batches: the vectors of its columns (`graph.coordinates`) in order of number."""
+"""Enumeration of all legal schedules of a task's space in batches, in the order of their numbers (`graph.coordinates`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.layout import ROW
 
 
 def enumerate_rows(coordinates: Coordinates, ints: np.ndarray, batch: int) -> Iterator[np.ndarray]:
-    """Rows int32 [<= batch, ROW] of all legal programs of the coordinates, in the order of their numbers."""
+    """Yield all legal programs of the coordinates in batches of rows, int32 [<= batch, ROW], ordered by their numbers."""
     at = 0
     while at < coordinates.size:
         rows = np.empty((batch, ROW), dtype=np.int32)
@@ -24,13 +24,13 @@ def enumerate_rows(coordinates: Coordinates, ints: np.ndarray, batch: int) -> It
 
 
 def count_schedules(ints: np.ndarray, sizes: np.ndarray) -> int:
-    """Number of candidates that `enumerate_rows` tries in a task's whole space, before resources are checked."""
+    """Count the programs that `enumerate_rows` tries in a task's whole space. Some of them exceed the hardware's limits."""
     return math.prod(len(column.values) for column in columns_of(ints, sizes))
 
 
 @compiled
 def _fill(base, at, total, places, offsets, values, ints, rows):  # noqa: ANN001, ANN202
-    """Decode programs from number `at` on into `rows`, keeping programs that fit. Return (rows kept, next number)."""
+    """Write the legal programs from number `at` on into `rows`, until these are full. Return (rows filled, next number)."""
     filled = 0
     while at < total and filled < rows.shape[0]:
         row = rows[filled]

@@ -1,4 +1,4 @@
-"""Ladders: the tile sizes of an axis in ascending order."""
+"""Ladders: the tile sizes that an axis may have, in ascending order."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""Longest legal tile along one axis. The footprint of a longer tile would exceed every modelled cache and register file."""
+"""Longest tile that a program may have along one axis. The footprint of a longer tile would exceed every modelled cache and
+register file."""
 
 COMPACT_STATES = 2000
-"""Bound on the number of schedules of a task in space `compact`, and in `medium` without knobs. Resources are not checked for
-this number."""
+"""Largest number of schedules of a task in space `compact`, and in `medium` without its knobs. Limits of the hardware are not
+considered in the count."""
 
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """Divisors of a number in ascending order."""
+    """Return the divisors of a number in ascending order."""
     return tuple(sorted({d for n in range(1, math.isqrt(number) + 1) if number % n == 0 for d in (n, number // n)}))
 
 
 @lru_cache(maxsize=4096)
 def sizes(extent: int) -> tuple[int, ...]:
-    """Tile sizes of an axis: divisors of the extent, powers of two, and multiples of 8 up to 256, capped at the padded extent.
+    """Return the tile sizes of an axis: divisors of its extent, powers of two, and multiples of 8 up to 256.
 
-    The padded extent is the extent rounded up: to a power of two if the extent is below 8, else to a multiple of 8.
+    The largest is the padded extent: the extent rounded up to a power of two if it is below 8, else to a multiple of 8.
     """
     padded = 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8
     found = set(divisors(extent))
@@ -39,10 +40,10 @@ def sizes(extent: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def cpu_sizes(extent: int) -> tuple[int, ...]:
-    """Tile sizes on a CPU: `sizes`, the heights 6 and 12 of register tiles 4 and 2 vectors wide, and covers of the extent.
+    """Return the tile sizes of an axis on a CPU: `sizes`, 6 and 12, and the extent rounded up to multiples of 6, 12 and 48.
 
-    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent. With
-    covers, a task may take a whole axis that n does not divide.
+    6 and 12 are the heights of register tiles that are 4 and 2 vectors wide; 48 is 3 vectors of 16. Rounding up to n, if n is at
+    most half the extent, lets a task take a whole axis that n does not divide.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
@@ -51,7 +52,10 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 
 def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
-    """Ladder of every axis of the operator in a space. In `extended` ladders reach at least the tiles of tensor cores."""
+    """Return the tile sizes of every axis of an operator, in ascending order.
+
+    In space `extended` on a GPU they reach at least the tiles of tensor cores, also along shorter axes.
+    """
     if space in ("compact", "medium"):
         return compact_ladders(op, hardware.kind)
     if hardware.kind == "cpu":
@@ -65,11 +69,11 @@ def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
-    """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
+    """Return a few tile sizes for every axis, so that a task has at most `COMPACT_STATES` schedules.
 
-    Every ladder starts with the sizes 1, 4, 16, 64, 256 up to the padded extent. While there are too many combinations, the axis
-    with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one size fixes the axis.
-    Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
+    Every axis starts with the sizes 1, 4, 16, 64, 256 up to the padded extent. While there are too many schedules, the axis with
+    the most sizes loses its largest size (for ties the shortest axis, then the last). An axis with one size is fixed. Sizes of an
+    axis divide each other, so an outer tile is always a multiple of the inner tile.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]
@@ -80,5 +84,9 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Number of combinations of all axes' non-decreasing chains, summed over constructions of 1, 2, .. `levels` levels."""
+    """Count the schedules of axes with the sizes `rungs`. Each axis takes one of its sizes for every level.
+
+    No size is smaller than that of the level before. Schedules are counted separately for constructions that have begun 1, 2, ..
+    or `levels` levels; the result is the sum.
+    """
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

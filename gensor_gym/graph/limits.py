@@ -1,4 +1,4 @@
-"""Compiled checks of one row: whether the program's resources are within the hardware's limits."""
+"""Compiled checks whether the resources of a program are within the hardware's limits."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_REGISTERS = 240
-"""Registers that a thread of a consumer warpgroup of wgmma may use: setmaxnreg gives this to two of three warpgroups."""
+"""Registers that a multiplying thread of a wgmma program may use: setmaxnreg gives this number to two of three warpgroups."""
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
 _NUM_OTHERS = np.array([len(places) for places in _OTHERS])
 _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
-"""For each value of knob tensor_core: number and indices of the knobs that programs of this kind lack."""
+"""Knobs that a kind of program does not use, as indices in a row. The first index is the value of knob tensor_core."""
 
 
 @lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Whether a GPU program keeps the limits in the bit set `limits`. Other limits are not checked."""
+    """Whether a GPU program is within those hardware limits that the bits of the int `limits` name."""
     if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
     if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
@@ -76,7 +76,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
-    """Whether all knobs that programs with this value of tensor_core lack have their default, index 0."""
+    """Whether a program leaves every knob at its default that its kind (CUDA cores, mma.sync or wgmma) does not use."""
     for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
         if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
             return False
@@ -85,7 +85,7 @@ def goes_with_cores(row):  # noqa: ANN001, ANN201
 
 @lean
 def registers_fit(row, ints):  # noqa: ANN001, ANN201
-    """Whether a block keeps three limits: number of threads, registers of a thread, registers of all its threads."""
+    """Whether a block is within three limits: its number of threads, registers of a thread, and registers of all threads."""
     threads, registers = threads_of(row, ints), registers_of(row, ints)
     if threads > ints[THREADS_BLOCK] or registers > ints[REGS_THREAD]:
         return False
@@ -97,7 +97,7 @@ def registers_fit(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fits_cpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Whether a CPU program keeps the limits in the bit set `limits`. Other limits are not checked.
+    """Whether a CPU program is within those hardware limits that the bits of the int `limits` name.
 
     A CPU has limits on vector registers, code size, L1 tile (within L2), task tile (within a core's share of L3), packing and
     split reductions.

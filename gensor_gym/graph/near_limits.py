@@ -1,8 +1,8 @@
 """Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Almost no random combination of tiles is close to one limit and within all others. So sizes are drawn axis by axis, each within a
-bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
-than a block may have.
+A fingerprint of a task, which shows changes of its rules, tests the rules with them. Almost no random combination of tiles is
+close to one limit and within all others. So sizes are drawn axis by axis, each within a bound on their product: register tiles up
+to somewhat more elements than registers hold, outer tiles up to somewhat more threads than a block may have.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile. Every other
-pair of programs has half the bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
+"""How many times larger than in the first program a register tile may be over the spatial axes. Every other pair of programs has
+half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
 POINTS = 16
-"""Like ELEMENTS, for reduce axes. More unrolled points would exceed the limit on code size."""
+"""How many times larger than in the first program a register tile may be over the reduce axes. More unrolled points would exceed
+the limit on code size."""
 AROUND = 2048
-"""Bound on the elements of a tile divided by the elements of the tile below, for spatial and for reduce axes."""
+"""How many times larger than the tile of the level below a tile may be, over spatial and over reduce axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
 """Number of random numbers from which one program is made."""
 
 
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Well-formed programs int32 [B, ROW], legal or not, made from `draws` float64 [B, DRAWS] in [0, 1).
+    """Make B random well-formed programs near the hardware's limits, int32 [B, ROW], legal or not.
 
-    Tiles are multiples of the tiles of `first`; knobs and virtual threads are those of `first`. Every other program is a register
-    tile only, without outer levels.
+    `draws` float64 [B, DRAWS] in [0, 1) are the random numbers. The program `first` int32 [ROW] gives knobs and virtual
+    threads, and a divisor of each tile. Every other program is a register tile only, without outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)
@@ -37,7 +38,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Write random tiles into every row, level by level, beginning at a random axis."""
+    """Write random tiles into every program, level by level, beginning at a random axis."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]
@@ -60,7 +61,10 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
-    """A random size that is a multiple of `below`, at most `most` times as large. `below` if no size is."""
+    """Return a random size of an axis that is a multiple of `below` and at most `most` times as large.
+
+    If no size is, return `below`. `draw` in [0, 1) decides.
+    """
     count = 0
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         count += sizes[i] % below == 0 and sizes[i] <= below * most

@@ -1,4 +1,4 @@
-"""Resources of a program. Compiled, for one row; `graph/limits.py` compares them with the limits.
+"""Resources that a program uses. Compiled functions of one row; `graph/limits.py` compares them with the hardware's limits.
 
 GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
 """
@@ -63,16 +63,18 @@ CODE_LIMIT_CPU = 512
 """Limit on the vector multiply-adds in an unrolled micro-kernel. Beyond it a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
-"""Unrolled points of a window from which loads of later points take extra registers, and the number of these registers."""
+"""Number of unrolled points of a window (combinations of reduction indices) from which loads of later points take extra
+registers, and the number of these registers."""
 MMA_CODE = 8
-"""Number of multiply-adds by which one tensor-core instruction, with its share of loads, counts in the unrolled body."""
+"""Number of multiply-adds as which one tensor-core instruction, with its share of loads, counts in the size of the code."""
 
 
 @lean
 def threads_of(row, ints):  # noqa: ANN001, ANN201
-    """Number of threads of a GPU block.
+    """Return the number of threads of a GPU block.
 
-    A thread computes a register tile; with mma.sync a warp does, with wgmma a warpgroup, and one more warpgroup copies.
+    One thread computes a register tile (with reduce_threads, several), with mma.sync a warp, with wgmma a warpgroup of 128
+    threads; one more warpgroup copies.
     """
     workers = workers_of(row, ints)
     if row[TENSOR_CORE] == 0:
@@ -82,7 +84,7 @@ def threads_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def registers_of(row, ints):  # noqa: ANN001, ANN201
-    """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
+    """Estimate the registers of a GPU thread: 32 for addresses and counters, accumulators, and each operand fragment twice.
 
     Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with random
     tiles, those with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points. On
@@ -107,10 +109,10 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements of a staged read that one step of the reduction puts into shared memory.
+    """Return how many elements of an operand a block holds in shared memory for one step of the reduction.
 
-    The elements are a dense box. On tensor cores and in an implicit matrix product (convolution = 3) they are a matrix of shifted
-    tiles.
+    The elements are a dense box of the tensor. On tensor cores, and for a convolution as an implicit matrix product
+    (convolution = 3), they are a tile of the matrix in which elements of a window are repeated.
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
@@ -123,7 +125,7 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of rows of a staged tile: elements divided by the length of a row (`staged_row`)."""
+    """Return the number of contiguous rows of an operand's tile in shared memory."""
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
     rows = 1
@@ -135,10 +137,10 @@ def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Length of a row of a staged tile: number of elements that are contiguous in shared memory.
+    """Return the length of a row of an operand's tile in shared memory: the number of elements that are contiguous there.
 
-    A box's rows run along `structure.shared_inner`. In matrices, A's rows run along axis k and B's along axis n; in an
-    implicit matrix product they run along all spatial axes of the read.
+    A box's rows run along `structure.shared_inner`. In matrices, A's rows run along axis k and B's along axis n; in an implicit
+    matrix product they run along all spatial axes of the operand.
     """
     if row[TENSOR_CORE] > 0:
         return row[TILE + MAX_AXES + (ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N])]
@@ -149,9 +151,9 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of B that a step of a wgmma program copies, if B is neither laid out nor transposed: panels of 128 bytes of columns.
+    """Return the bytes of operand B that one reduction step of a wgmma program copies, if B is read in place.
 
-    Every consumer warpgroup and every image has separate panels.
+    B is copied in panels of 128 bytes of columns. Every consumer warpgroup and every image has separate panels.
     """
     own, together = 1, 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
@@ -164,13 +166,13 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of shared memory of a GPU block: consecutive staged tiles, each rounded up to 16 bytes, once per stage.
+    """Return the bytes of shared memory of a GPU block: all staged tiles, each rounded up to 16 bytes, once per stage.
 
     With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
     code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
     tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
-    Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A. Two barriers of 8 bytes per
-    stage and the alignment of the first tile are added.
+    Pixels of a convolution with rearranged operands and columns of a transposed B are rows of k, like the rows of A. Two barriers
+    of 8 bytes per stage and the alignment of the first tile are added.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
@@ -195,7 +197,10 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def code_of(row, ints):  # noqa: ANN001, ANN201
-    """Size of a worker's unrolled loop body, in multiply-adds of one thread."""
+    """Return the number of multiply-adds in the unrolled loop body of one thread, the measure of code size.
+
+    A tensor-core instruction counts as 8 (`MMA_CODE`).
+    """
     body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
     if row[TENSOR_CORE] == 1:
         body = body // (128 * ints[INSTRUCTION_K]) * MMA_CODE * ints[PRODUCTS]
@@ -207,7 +212,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Number of vectors for `size` elements: full vectors, and one vector for each power of two in the remainder."""
+    """Return how many vector registers hold `size` elements: full vectors, and for a rest of, say, 7 = 4 + 2 + 1 three more."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1
@@ -217,9 +222,9 @@ def vectors_of(size, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
-    """Number of vectors (`vectors_of`) along the vector axis of the register tile.
+    """Return the number of vectors along the vector axis of a CPU's register tile.
 
-    In a shifted matrix product (convolution = 2) the vector axis is rows and columns fused.
+    In a shifted matrix product (convolution = 2) the vector axis is rows and columns of pixels fused.
     """
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
     tile = row[TILE + slot]
@@ -230,7 +235,7 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """Number of rows of accumulators in a register tile. `slot` is the vector axis."""
+    """Return the number of rows of vector accumulators in a CPU's register tile. `slot` is the vector axis."""
     rows = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):
@@ -240,13 +245,13 @@ def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def accumulators_of(row, ints):  # noqa: ANN001, ANN201
-    """Number of vector accumulators of a CPU micro-kernel."""
+    """Return the number of vector accumulators of a CPU's micro-kernel: rows times vectors in a row."""
     return rows_of(row, ints[VECTOR_SLOT + row[CONVOLUTION]], ints) * vectors_along(row, ints)
 
 
 @lean
 def tile_bytes(row, level, ints):  # noqa: ANN001, ANN201
-    """Bytes of all tensors that the tile of a level touches."""
+    """Return the bytes of all tensors that the tile of a memory level touches."""
     total = 0
     for t in range(ints[NUM_READS] + 1):
         total += footprint(row, t, level, ints) * ints[ITEM + t]

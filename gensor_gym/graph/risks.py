@@ -1,4 +1,7 @@
-"""Limits that an action may break. A mask checks only these, because the program before the action keeps every limit."""
+"""Limits of the hardware that an action may break.
+
+An action mask checks only these, because the program before the action keeps every limit.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ from gensor_gym.graph.tables.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
 
 _OF_RAISING, _OF_LOWERING = np.array([knob.raising for knob in KNOBS]), np.array([knob.lowering for knob in KNOBS])
 _WARP = 5
-"""Index of the value of `reduce_threads` above which the exchange needs shared memory."""
+"""Index, among the values of `reduce_threads`, of the largest with which threads exchange sums without shared memory: one
+warp."""
 _PADDED = 1
-"""Index of the layout of shared memory that pads rows."""
+"""Index, among the values of `shared_layout`, of the one that pads rows."""
 
 
 @lean
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits that the next usable value of a knob (the previous value if not `upwards`) may break.
+    """Return the limits that one step of a knob may break, as the bits of an int.
+
+    The step is `raise` if `upwards`, else `lower`.
 
     On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
     affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only
@@ -57,7 +63,7 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits that the next larger size of the tile under construction may break.
+    """Return the limits that a larger tile along an axis, at the level under construction, may break, as the bits of an int.
 
     Levels outside the one under construction copy its tile. So a larger register tile leaves the number of threads unchanged, and
     if the L1 tile fits in L2, the equal task tile fits in its larger share. On tensor cores any change of a register tile may
@@ -73,9 +79,10 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits that the next smaller size of the tile under construction may break.
+    """Return the limits that a smaller tile along an axis, at the level under construction, may break, as the bits of an int.
 
-    Resources shrink, except for `uneven_risks`. But a block tile may become too small for the threads that share its reduction.
+    A smaller tile needs less, except for `uneven_risks`. But a block tile may become too small for the threads that share its
+    reduction.
     """
     risks = uneven_risks(row, axis, row[LEVEL], ints)
     if ints[IS_CPU] == 1:
@@ -86,7 +93,7 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Bit set of the limits that a smaller tile of a level may break, because it needs more of some resource.
+    """Return the limits that a smaller tile may break because it needs more of some resource, as the bits of an int.
 
     A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
     load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).
@@ -99,6 +106,6 @@ def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _form_risks(row):  # noqa: ANN001, ANN201
-    """Bit set of the limits on the shape of a GPU's tiles, which a larger or a smaller size may break."""
+    """Return the limits on the shape of a GPU's tiles, which a larger or a smaller tile may break, as the bits of an int."""
     matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
     return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)

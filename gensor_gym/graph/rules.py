@@ -1,4 +1,4 @@
-"""Rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
+"""Rules of the construction graph for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
 `apply` defines every primitive for every schedule. `fits` is the legality of a schedule. `transition` combines both: an action is
 legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all actions of a
@@ -54,9 +54,9 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
-    """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if no size is above.
+    """Return the index of the first size above `current` in the ascending sizes[start:stop]; `stop` if no size is above.
 
-    The loop counts over the whole ladder, which compiles to a few vector instructions; bisection would mispredict branches.
+    The loop counts over the whole range, which compiles to a few vector instructions; bisection would mispredict branches.
     """
     above = start
     for i in range(start, stop):
@@ -66,7 +66,7 @@ def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
 
 @lean
 def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
+    """Return the smallest size above `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current), stop):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -75,7 +75,7 @@ def next_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
-    """Largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
+    """Return the largest size below `current` in sizes[start:stop] that is a multiple of `base`; `current` if no size is."""
     for i in range(first_above(sizes, start, stop, current - 1) - 1, start - 1, -1):
         if base == 1 or sizes[i] % base == 0:
             return sizes[i]
@@ -84,17 +84,17 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def set_tile(row, axis, size):  # noqa: ANN001, ANN201
-    """Set the tile of the level under construction, and of all levels outside it, which copy it."""
+    """Set the tile of an axis at the level under construction, and at all levels outside it, which copy it."""
     for level in range(row[LEVEL], MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """Divisor of the tile under construction.
+    """Return a number that must divide the tile of an axis at the level under construction.
 
-    At level 0 it is the number of virtual threads or, on tensor cores, the instruction's fragment; else the tile of the level
-    below.
+    At level 0 it is the number of virtual threads or, on tensor cores, the length of the instruction's fragment. At other levels
+    it is the tile one level further in.
     """
     level = row[LEVEL]
     if level > 0:
@@ -104,9 +104,9 @@ def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply tile or inverse_tile: set the next size of an axis at the level under construction. Outer levels copy it.
+    """Apply `tile` (or `inverse_tile` unless `upwards`) to an axis in place; return whether the row changed.
 
-    Return whether the row changed.
+    It sets the next size at the level under construction; outer levels copy it.
     """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
@@ -121,9 +121,9 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
-    """Apply cache or inverse_cache; return whether `row` changed.
+    """Apply `cache` (or `inverse_cache` unless `outwards`) to `row` in place; return whether it changed.
 
-    cache begins the next level. inverse_cache returns to the level below if the tiles of both levels are equal.
+    `cache` begins the next memory level. `inverse_cache` returns to the previous level, if the tiles of both levels are equal.
     """
     level = row[LEVEL]
     if outwards:
@@ -142,9 +142,9 @@ def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
-    """Apply set_vthread or inverse_vthread: take the next divisor of the register tile. Return whether the row changed.
+    """Apply `set_vthread` (or `inverse_vthread` unless `upwards`) to an axis in place; return whether the row changed.
 
-    Both have no effect on a CPU and on reduce axes.
+    It takes the next divisor of the register tile as the number of virtual threads. It has no effect on a CPU and on reduce axes.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
         return False
@@ -161,7 +161,10 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Apply raise or lower: set the next usable value of a knob. Return whether the row changed."""
+    """Apply `raise` (or `lower` unless `upwards`) to a knob in place: set its next usable value.
+
+    Return whether the row changed.
+    """
     bits = ints[KNOB_BITS + knob]
     index = row[KNOB + knob] + (1 if upwards else -1)
     while 0 <= index < 16:
@@ -174,7 +177,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply a primitive to `row` in place. Return whether the row changed; `stop` changes nothing."""
+    """Apply a primitive to the schedule `row` in place; return whether it changed. `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
         upwards = action < TILE_DOWN
         return move_tile(row, action - (TILE_UP if upwards else TILE_DOWN), upwards, ints, sizes)
@@ -191,7 +194,7 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def within(row, ints, limits):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within the hardware's limits in the bit set `limits` (`graph.knobs.knob`)."""
+    """Whether a program is within those hardware limits that the bits of the int `limits` name (see `graph.knobs.knob`)."""
     if ints[IS_CPU] == 1:
         return fits_cpu(row, ints, limits)
     return fits_gpu(row, ints, limits)
@@ -199,15 +202,15 @@ def within(row, ints, limits):  # noqa: ANN001, ANN201
 
 @outlined
 def fits(row, ints):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within all of the hardware's limits."""
+    """Whether a program is within all limits of the hardware."""
     return within(row, ints, EVERY)
 
 
 @lean
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether the row is a node of the graph, regardless of the hardware's limits.
+    """Whether a row is a valid schedule of the task, apart from the hardware's limits.
 
-    Tiles must be on the ladders and multiples of inner tiles, levels outside the one under construction must copy the tile below,
+    Tiles must be sizes of their axes and multiples of inner tiles, levels outside the one under construction must copy its tile,
     and knobs must have usable values.
     """
     level = row[LEVEL]
@@ -236,9 +239,10 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @outlined
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the legal actions of `row` into `mask` int8 [N]. `scratch` is a row to work in.
+    """Write the mask of the actions that are legal at `row` into `mask`, int8 [N]. `scratch` [ROW] is working memory.
 
-    `row` must fit. So only limits that an action may break are checked; actions without an effect are not tried.
+    `row` must be within the hardware's limits. So only limits that an action may break are checked; actions without an effect are
+    not tried.
     """
     for i in range(ROW):
         scratch[i] = row[i]
@@ -255,7 +259,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """No limit is checked, because `cache` and `inverse_cache` use no resources."""
+    """Write the mask of `cache` and `inverse_cache`. No limit is checked, because they use no resources."""
     for action in (CACHE, UNCACHE):
         if ints[ALLOWED + action] == 1 and move_level(scratch, action == CACHE, ints):
             mask[action] = 1
@@ -264,7 +268,10 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for."""
+    """Write the mask of `tile` and `inverse_tile` along an axis.
+
+    If no limit can be broken (`graph.risks`) and the base is itself a size, a smaller size exists and is not searched for.
+    """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
@@ -288,9 +295,10 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """No limit is checked: virtual threads use no resources. Tensor cores have none.
+    """Write the mask of `set_vthread` and `inverse_vthread` along an axis.
 
-    The largest divisor of the register tile is the tile itself, the smallest is 1.
+    No limit is checked: virtual threads use no resources. Tensor cores have none. The largest divisor of the register tile is the
+    tile itself, the smallest is 1.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
@@ -300,7 +308,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """`raise` or `lower` is legal if a next value exists and keeps the limits at risk."""
+    """Write the mask of `raise` and `lower`: they are legal if a next value exists and breaks no limit."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
@@ -312,7 +320,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob fits. The program is built only if a limit is at risk."""
+    """Whether the program with the next value of a knob is within the limits. That program is built only if needed."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True
@@ -324,7 +332,10 @@ def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
 
 @lean
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
-    """Write the successor into `result`, or `row` if the action is illegal. Return whether the action is legal."""
+    """Write the schedule after an action into `result`, and return whether the action is legal.
+
+    An illegal action leaves the schedule unchanged. `scratch` is not used.
+    """
     for i in range(ROW):
         result[i] = row[i]
     if action == STOP:
@@ -342,7 +353,7 @@ def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN2
 
 @compiled
 def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
-    """Apply `fill_mask` to every row: rows int32 [B, ROW], masks int8 [B, N]."""
+    """Write the masks of the actions that are legal at each row: rows int32 [B, ROW], masks int8 [B, N]."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         fill_mask(rows[b], ints, sizes, scratch, masks[b])
@@ -350,7 +361,10 @@ def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
 
 @compiled
 def transitions(rows, actions, ints, sizes, results, legal):  # noqa: ANN001, ANN201
-    """Apply `transition` to every row: actions int64 [B], results int32 [B, ROW], legal bool [B]."""
+    """Write the schedule after one action per row into `results` int32 [B, ROW], and whether it was legal into `legal` bool [B].
+
+    `actions` is int64 [B]. An illegal action leaves its schedule unchanged.
+    """
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         legal[b] = transition(rows[b], actions[b], ints, sizes, scratch, results[b])

@@ -15,7 +15,10 @@ from gensor_gym.rows.schedule import RowSchedule
 
 
 class Schedule(RowSchedule):
-    """An immutable, hashable row with the layout of `graph/tables/layout.py`. Schedules with equal rows are equal."""
+    """A tensor program's schedule: an immutable, hashable row of numbers with the layout of `graph/tables/layout.py`.
+
+    Schedules with equal rows are equal.
+    """
 
     __slots__ = ()
     length = ROW
@@ -36,7 +39,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of the knob `name`. ValueError if the row's index of the value is out of range."""
+        """Return the value of the knob `name`. ValueError if the row's index of the value is out of range."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):
@@ -44,13 +47,16 @@ class Schedule(RowSchedule):
         return values[index]
 
     def __str__(self) -> str:
-        """One line that `parse` reads. Knobs at their default are omitted. ValueError for a knob out of range."""
+        """Return the schedule as one line that `parse` reads, without knobs at their default.
+
+        ValueError for a knob out of range.
+        """
         tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
         knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
 
     def __repr__(self) -> str:
-        """`Schedule.parse('...')`, or `Schedule([...])` for an illegal row without a text, so that messages can show it."""
+        """Return `Schedule.parse('...')`, or `Schedule([...])` for an illegal row without a text."""
         try:
             return super().__repr__()
         except ValueError:
@@ -58,7 +64,7 @@ class Schedule(RowSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`. ValueError names the part that cannot be read."""
+        """Read the text of `str(schedule)`. ValueError names the part that cannot be read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:
             raise ValueError(
@@ -74,7 +80,7 @@ class Schedule(RowSchedule):
         return cls(make_row(tiles, vthread, int(match[3]), {name: int(value) for name, value in knobs.items()}))
 
     def to_json(self) -> str:
-        """JSON text of the schedule and the version of its layout."""
+        """Return the schedule and the version of its layout as JSON text."""
         return json.dumps({"layout": LAYOUT_VERSION, "schedule": str(self)})
 
     @classmethod
@@ -89,7 +95,7 @@ class Schedule(RowSchedule):
 
 
 def make_row(tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None) -> np.ndarray:
-    """Row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
+    """Make a row int32 [ROW] from tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
 
     Other knobs have their default. ValueError names an unknown knob or value.
     """

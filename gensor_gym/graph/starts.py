@@ -1,8 +1,8 @@
-"""Starts of walks: the unscheduled program and a small program of every other kind, on GPUs and for frozen convolutions.
+"""Programs from which searches start: the unscheduled program and a small program of every other kind.
 
-A tensor-core program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way
-bring no gain in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the
-same graph.
+Other kinds are programs with tensor cores on GPUs, and shifted products of convolutions with constant weights. A tensor-core
+program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain
+in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_COLUMNS = (64, 128, 256)
-"""Number of columns of the starts with wgmma.
-
-Below 64 the instruction loses much of its rate, and a walk needs many steps on the ladder between two of these numbers.
-"""
+"""Numbers of columns of the programs with wgmma from which searches start. Below 64 the instruction loses much of its rate, and a
+walk needs many steps between two of these numbers."""
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
-    """Starts int32 [S, ROW]: the unscheduled program `first`, then programs of each kind that space and operator allow.
+    """Return programs from which a search may start: the unscheduled program `first`, then one of each other kind.
 
-    There are several programs with wgmma, with about `columns` columns each.
+    They are rows int32 [S, ROW]. The kinds (CUDA cores, mma.sync, wgmma) are those that space and operator allow. There are
+    several programs with wgmma, with about `columns` columns each.
     """
     rows = [plain(first)]
     ints = tables.ints
@@ -79,21 +78,28 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
 
 
 def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """A shifted matrix product is faster than packed weights for few channels and many pixels."""
+    """Return the program of a convolution with constant weights as a shifted matrix product that does not pack them.
+
+    It is faster than packed weights for few channels and many pixels.
+    """
     return _with(_with(_with(row, "convolution", 2), "pack_a", int(ints[COPIED])), "pack_b", 0)
 
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """{n: size} for each start with wgmma: the `columns` on the ladder of axis n, else the longest size below them."""
+    """Return for each start with wgmma the tile {axis n: size}.
+
+    The sizes are those `columns` that axis n can have, else the longest size below them.
+    """
     n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
     ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
 
 
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """{axis: size} for each start with wgmma of a convolution: pixels of a row first, then several rows, then several images.
+    """Return for each start with wgmma of a convolution the tile {axis: size} of its columns, about `columns` each.
 
-    Pixels that are read in place belong to one image, or are whole panels of several small images.
+    A tile takes pixels of a row first, then several rows, then several images. Pixels that are read in place belong to one image,
+    or are whole panels (64 pixels each) of several small images.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -117,9 +123,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """{axis: size} of a tile with about `columns` columns, in whole panels of several images.
+    """Return the tile {axis: size} with about `columns` columns, in whole panels (64 pixels each) of several images.
 
-    Empty if the operator has no panels or a single image is too large.
+    Empty if a wgmma of the operator cannot take several images, or if a single image is too large.
     """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:
@@ -132,7 +138,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
-    """A program with mma.sync (`core` 1) or wgmma (2), not unrolled, with the sizes `tile` {axis slot: size} at all levels."""
+    """Return a program with mma.sync (`core` 1) or wgmma (2), not unrolled, with the tile {axis slot: size} at all levels."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
         for axis, length in tile.items():

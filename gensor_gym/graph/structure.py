@@ -1,6 +1,6 @@
 """Facts about an operator that legality, model and code generation share.
 
-Each rule depends on the operator and is written once: the number of tiling levels, the reads that are staged in shared memory,
+Each rule depends on the operator and is written once: the number of tiling levels, the operands that are staged in shared memory,
 the axis of a CPU's vectors, the width of a global load, the axes m, n, k of a matrix product, and its tensor-core instructions.
 """
 
@@ -18,9 +18,9 @@ LEVELS = {"gpu": 2, "cpu": 3}
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block keeps a read's tile in shared memory, because threads of the block share elements.
+    """Whether a GPU block copies the tile of an operand to shared memory, because threads of the block share elements.
 
-    They do if the read is constant along some spatial axis, or if two axes index one dimension (a window).
+    They do if the operand is constant along some spatial axis, or if two axes index one dimension (a window).
     """
     axes = range(len(op.axes))
     broadcast = any(op.axes[a].extent > 1 and all(row[a] == 0 for row in read.coefficients) for a in op.spatial)
@@ -29,17 +29,17 @@ def is_staged(op: Operator, read: Access) -> bool:
 
 
 def has_staged(op: Operator) -> bool:
-    """Whether some read is staged."""
+    """Whether a GPU block copies the tile of any operand to shared memory (`is_staged`)."""
     return any(is_staged(op, read) for read in op.reads)
 
 
 def reduction_points(op: Operator) -> int:
-    """Number of points of the whole reduction; 1 without reduce axes."""
+    """Return the number of multiply-adds (or other terms) per output element: the product of all reduce extents."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
 def shared_inner(op: Operator, read: Access) -> int:
-    """Dimension of a staged read that is contiguous in a GPU's shared memory.
+    """Return which dimension of an operand is contiguous in a GPU's shared memory.
 
     It is the tensor's own innermost dimension if a spatial axis indexes that dimension. Otherwise (A of a matrix product) it is
     the dimension that only the innermost spatial axis indexes, with stride one, so that neighbouring threads read neighbouring
@@ -58,12 +58,12 @@ def shared_inner(op: Operator, read: Access) -> int:
 
 
 def vector_axis(op: Operator, convolution: int) -> int:
-    """Index of the axis that vector registers of a CPU run along.
+    """Return the index of the axis along which the vector registers of a CPU run.
 
     With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
-    is the innermost spatial axis. If a read strides along that axis, or its extent is 1, a reduce axis is used instead, as in
-    gemv and row sums. The reduce axis must be contiguous in every read and must not index a dimension together with another axis,
-    which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
+    is the innermost spatial axis. If an operand strides along that axis, or its extent is 1, a reduce axis is used instead, as in
+    gemv and row sums. The reduce axis must be contiguous in every operand and must not index a dimension together with another
+    axis, which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -80,20 +80,20 @@ def vector_axis(op: Operator, convolution: int) -> int:
 
 
 def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
-    """Whether no other axis (longer than 1) indexes a dimension that `axis` indexes."""
+    """Whether `axis` is the only axis (longer than 1) that indexes its dimension, whose coefficients are `row`."""
     others = any(c and a != axis and op.axes[a].extent > 1 for a, c in enumerate(row))
     return row[axis] == 0 or not others
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Usable values of knob `convolution` for the operator."""
+    """Return the values of knob `convolution` that the operator can use on this kind of hardware."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
 
 
 def needs_copy(op: Operator) -> bool:
-    """Whether a shifted matrix product (convolution = 2) must copy its input.
+    """Whether a convolution as a shifted matrix product (convolution = 2) must copy its input image.
 
     It must if neighbouring pixels of the output are not neighbours in the input, or may be outside of it.
     """
@@ -110,56 +110,59 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 
 
 def load_width(op: Operator, read: Access) -> int:
-    """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
+    """Return how many elements (1, 2 or 4 of 4 bytes) the widest aligned load of an operand from global memory takes.
 
     Width w needs rows of a multiple of w elements, and one of two conditions. Either the innermost offset is 0, and exactly one
-    axis longer than 1 indexes the innermost dimension, with stride one. Or the read is a window, and copies of its rows begin up
-    to one load earlier.
+    axis longer than 1 indexes the innermost dimension, with stride one. Or the operand is a window, and copies of its rows begin
+    up to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
 
 def is_aligned(op: Operator, read: Access, width: int) -> bool:
-    """Whether loads of `width` elements are aligned for every tile origin that is a multiple of `width`."""
+    """Whether loads of `width` elements of an operand are aligned, for tiles that start at multiples of `width`."""
     moving = _innermost_movers(op, read)
     alone = len(moving) == 1 and read.coefficients[-1][moving[0]] == 1 and read.offset[-1] == 0
     return alone and read.view[-1] % width == 0
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether a read is a window (`is_window_row`) whose rows are whole loads of `width` elements."""
+    """Whether an operand is a window (`is_window_row`) whose tensor has rows of a multiple of `width` elements."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
 def is_window_row(op: Operator, read: Access) -> bool:
-    """Whether several axes longer than 1 index the innermost dimension of a read."""
+    """Whether several axes longer than 1 index the innermost dimension of an operand, as in a window over an image."""
     return len(_innermost_movers(op, read)) > 1
 
 
 def _innermost_movers(op: Operator, read: Access) -> list[int]:
-    """Axes longer than 1 that index the innermost dimension of a read."""
+    """Return the axes longer than 1 that index the innermost dimension of an operand."""
     row = read.coefficients[-1]
     return [a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1]
 
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]. All other axes repeat the product."""
+    """Which reads and axes of an operator form a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n].
+
+    All other axes repeat the product.
+    """
 
     a: int
-    """Index of the read that axis m indexes: A of a gemm, the weight of a convolution."""
+    """Index, among the operator's inputs, of the one that axis m indexes: A of a gemm, the weights of a convolution."""
     b: int
-    """Index of the read that axis n indexes: B of a gemm, the image of a convolution."""
+    """Index, among the operator's inputs, of the one that axis n indexes: B of a gemm, the image of a convolution."""
     m: int
     n: int
     k: int
-    """Indices of the operator's axes."""
+    """Index of the operator's axis k; `m` and `n` are indices of axes, too."""
 
 
 def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
-    """Number of elements of the widest aligned copy of a read along axis `inner`, at most 16 bytes, for kernels with mma.sync.
+    """Return how many elements of an operand one aligned copy takes along axis `inner`, for kernels with mma.sync.
 
-    At every position of the other axes, a copy's elements are all inside the tensor or all outside.
+    A copy has at most 16 bytes. At every position of the other axes, its elements are all inside the tensor or all outside.
     """
     access = op.reads[read]
     strides = access.axis_strides()
@@ -176,10 +179,10 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """Index of the reduce axis that shifts rows along `inner` by elements of less than 4 bytes, if loads can be combined.
+    """Return the reduce axis that shifts an operand's rows by single elements of less than 4 bytes, or -1.
 
-    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
-    bytes element by element.
+    If there is such an axis, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16 bytes element by
+    element. `inner` is the axis along the rows.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -190,10 +193,10 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores. None if the operator is not a product of matrices.
+    """Return the roles of an operator's reads and axes on tensor cores, or None if it is not a product of matrices.
 
-    n is the innermost spatial axis; it indexes only one of the two reads (B). m is the innermost spatial axis that indexes only
-    the other read (A). k is the first reduce axis.
+    n is the innermost spatial axis; it indexes only one of the two operands (B). m is the innermost spatial axis that indexes
+    only the other (A). k is the first reduce axis.
     """
     if not is_product(op):
         return None
@@ -217,5 +220,5 @@ def has_async_copies(hardware: Hardware) -> bool:
 
 
 def capability(hardware: Hardware) -> int:
-    """Compute capability of an NVIDIA GPU times ten, such as 80."""
+    """Return the compute capability of an NVIDIA GPU times ten, such as 80."""
     return int(hardware.arch.removeprefix("sm_").rstrip("af"))

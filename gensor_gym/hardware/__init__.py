@@ -21,7 +21,7 @@ _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 
 
 def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
-    """Decorator for a function that returns a machine: `get` and every command then accept the machine by its name.
+    """Register the function that makes a machine, so that `get` and every command accept the machine's name (decorator).
 
     ValueError for a name with capitals, and for the name of another module's machine, of the host or of a recorded machine.
     """
@@ -34,12 +34,12 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the machines that are constants, then `host`. `get` also accepts recorded and measured machines."""
+    """Return the names of the machines that are constants, then `host`. `get` also accepts recorded and measured machines."""
     return (*_KNOWN, "host")
 
 
 def get(name: str | Hardware) -> Hardware:
-    """The hardware of that name, in upper or lower case; `host` is the CPU that Python runs on.
+    """Return the machine with a name, in upper or lower case; `host` is the CPU that Python runs on.
 
     A `Hardware` is returned unchanged. ValueError for a name that is in none of `names()`, `recorded_names()` and
     `measured_names()`.

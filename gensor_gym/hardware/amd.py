@@ -1,4 +1,4 @@
-"""AMD GPUs as constants, every figure with its source. "Recalled" means not read again from the document.
+"""AMD GPUs as constants, every figure with its source. "Recalled" means that a document was not read again for it.
 
 No kernel was timed on these machines: the model's figures for them are uncalibrated (docs/hip.md).
 """

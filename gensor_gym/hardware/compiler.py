@@ -35,7 +35,7 @@ class Compiler:
     """First line of the compiler's version text. Measurements record it as one of their conditions."""
 
     def flags(self, arch: str, lanes: int, shared: bool = True) -> tuple[str, ...]:
-        """Flags for code that uses vectors of `lanes` float32 values on `arch` (`native`, `cascadelake` and so on).
+        """Return the compiler's flags for code with vectors of `lanes` float32 values on `arch` (`native`, `cascadelake`, ..).
 
         -O2 and not -O3: gcc 12.2 was seen to miscompile a plain zero-padding loop at -O3. No -ffast-math: it changes results.
         Contraction to multiply-add is allowed because the error bound of verification holds with it.
@@ -56,10 +56,10 @@ class Compiler:
     def line(
         self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
     ) -> list[str]:
-        """Command line that compiles one file. Libraries are last, because linkers may drop libraries not used before.
+        """Return the command line that compiles one file.
 
-        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching libraries
-        takes most of the linker's time.
+        Libraries are last, because linkers may drop libraries not used before. `libraries=False` is for a shared library that
+        only calls functions that every process has (`memcpy`): searching libraries takes most of the linker's time.
         """
         last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
@@ -70,7 +70,7 @@ class NoCompilerError(RuntimeError):
 
 
 def find_compiler() -> Compiler:
-    """The compiler to use: $GENSOR_GYM_CC if set, else the first of gcc, clang, cc and `zig cc` of the `ziglang` wheel.
+    """Return the compiler to use: $GENSOR_GYM_CC if set, else the first of gcc, clang, cc and `zig cc` of the `ziglang` wheel.
 
     Raises:
         NoCompilerError: if no compiler is found (the message says what to install), or if $GENSOR_GYM_CC does not run.
@@ -97,7 +97,7 @@ def _find(forced: str, path: str) -> Compiler:
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command; None if it does not answer --version. The answer of an unchanged file is cached."""
+    """Ask a compiler for its version; None if it does not answer --version. The answer of an unchanged file is cached."""
     file = _file(command)
     kept = read_kept(cache_dir() / _KEPT) if file else None
     version = (kept or {}).get(file)
@@ -112,7 +112,7 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Cache key of the program behind a command: path, size and time of change; empty if it may not be cached.
+    """Return the cache key of the program behind a command: path, size and time of change; empty if it may not be cached.
 
     Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """
@@ -128,7 +128,7 @@ def _file(command: tuple[str, ...]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    """First line of the answer to --version; empty if the command does not answer."""
+    """Return the first line of the answer to --version; empty if the command does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -137,12 +137,12 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _family(command: tuple[str, ...], version: str) -> str:
-    """`zig`, `clang` or `gcc`."""
+    """Return the family of a compiler: `zig`, `clang` or `gcc`."""
     if "ziglang" in command or Path(command[0]).stem == "zig":
         return "zig"
     return "clang" if re.search(r"\bclang\b", version, re.IGNORECASE) else "gcc"
 
 
 def _is_arm() -> bool:
-    """On 64-bit ARM all compilers accept -mcpu."""
+    """Whether this is 64-bit ARM, where all compilers accept -mcpu."""
     return os.uname().machine in ("aarch64", "arm64")

@@ -61,6 +61,6 @@ CASCADE_LAKE = Hardware(
         "memory.dram.transaction": "cache line",
     },
 )
-"""A two-core virtual machine on a Cascade Lake server."""
+"""Figures of a two-core virtual machine on a Cascade Lake server."""
 
 CPUS = (CASCADE_LAKE,)

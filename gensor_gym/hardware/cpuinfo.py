@@ -9,18 +9,18 @@ from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
 NARROW = "GENSOR_GYM_AVX2"
-"""Environment variable: 1 makes a CPU with AVX-512 count as a CPU with AVX2 only, which gives a second machine to learn on."""
+"""Environment variable: 1 makes a CPU with AVX-512 use AVX2 only, which gives a second machine to learn on."""
 WITHOUT_AVX512 = "x86-64-v3"
 """Compilers' name of the architecture for kernels without AVX-512."""
 KIB = 1024
 MIB = 1024 * 1024
 ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
-"""Bytes assumed for a cache level that the system does not describe."""
+"""Cache level -> bytes that are assumed for it if the system does not describe it."""
 
 
 @dataclass(frozen=True)
 class CpuInfo:
-    """The CPU as the operating system describes it. Nothing is measured."""
+    """Facts about a CPU that the operating system gives, such as cores and cache sizes. Nothing is measured."""
 
     model: str
     cores: int
@@ -31,7 +31,7 @@ class CpuInfo:
     caches: tuple[int, int, int]
     """Bytes of the L1 data cache per core, of L2 per core, and of L3 in total."""
     described: tuple[bool, bool, bool]
-    """Whether the system described each of the three caches. If not, its size is assumed."""
+    """Whether the system described each of the three caches. The size of another is assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int
@@ -55,7 +55,7 @@ def cpu_info() -> CpuInfo:
 
 
 def _is_narrow(flags: frozenset[str]) -> bool:
-    """ValueError if $GENSOR_GYM_AVX2 is neither 0 nor 1, or is 1 without AVX-512."""
+    """Whether $GENSOR_GYM_AVX2 asks to use AVX2 only. ValueError if it is neither 0 nor 1, or is 1 without AVX-512."""
     value = os.environ.get(NARROW, "").strip()
     if value not in ("", "0", "1"):
         raise ValueError(f"${NARROW}={value!r} must be 0 or 1")
@@ -65,14 +65,14 @@ def _is_narrow(flags: frozenset[str]) -> bool:
 
 
 def usable_cpus() -> list[int]:
-    """Numbers of the logical CPUs that this process may run on, ascending."""
+    """Return the numbers of the logical CPUs that this process may run on, ascending."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def forced_threads() -> int | None:
-    """Value of $GENSOR_GYM_THREADS; None if it is unset. ValueError if it is not an integer of at least 1."""
+    """Return the value of $GENSOR_GYM_THREADS; None if it is unset. ValueError if it is not an integer of at least 1."""
     forced = os.environ.get(THREADS, "").strip()
     if forced and (not forced.isdecimal() or int(forced) < 1):
         raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
@@ -80,7 +80,10 @@ def forced_threads() -> int | None:
 
 
 def usable_cores() -> int:
-    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores in the affinity mask, at most the quota."""
+    """Return the number of cores that a kernel may use.
+
+    It is $GENSOR_GYM_THREADS, else the physical cores in the affinity mask, at most the quota of the control group.
+    """
     if forced := forced_threads():
         return forced
     topology = Path("/sys/devices/system/cpu")
@@ -91,18 +94,21 @@ def usable_cores() -> int:
 
 
 def usable_time() -> float:
-    """CPU seconds that this process may use per second: the number of its logical CPUs, at most its quota."""
+    """Return how many CPU seconds this process may use per second: the number of its logical CPUs, at most its quota."""
     quota = own_quota()
     return float(len(usable_cpus())) if quota is None else min(float(len(usable_cpus())), quota)
 
 
 def own_quota() -> float | None:
-    """CPU quota of this process's control group (`cgroup_quota`); None without a limit."""
+    """Return the CPU quota of this process's control group, in CPU seconds per second; None without a limit."""
     return cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """CPU seconds per second that a control group (version 1 or 2) allows; None without a limit."""
+    """Return how many CPU seconds per second a control group (version 1 or 2) allows; None without a limit.
+
+    `membership` is the file /proc/self/cgroup, `root` the folder in which control groups are mounted.
+    """
     own = [entry.split(":", 2)[2].strip("/") for entry in _read(membership).splitlines() if entry.count(":") >= 2]
     limits = []
     for folder in {root / name for name in ["", *own]} | {root / "cpu" / name for name in ["", *own]}:
@@ -118,7 +124,10 @@ def _limit(quota: str, period: str) -> float | None:
 
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
-    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM). If no model is named, the platform's name."""
+    """Return (model name, feature flags) from the text of /proc/cpuinfo (x86 or ARM).
+
+    If no model is named, the name is the platform's.
+    """
     fields: dict[str, str] = {}
     for entry in text.splitlines():
         key, _, value = entry.partition(":")
@@ -131,7 +140,10 @@ def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
 
 
 def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
-    """Number of float32 lanes of a vector register, and number of vector registers: AVX-512, AVX2 with FMA, NEON, or SSE."""
+    """Return (float32 lanes of a vector register, number of vector registers): AVX-512, AVX2 with FMA, NEON, or SSE.
+
+    `machine` is the architecture's name, such as `aarch64`.
+    """
     if "avx512f" in flags:
         return 16, 32
     if {"avx2", "fma"} <= flags:
@@ -142,7 +154,7 @@ def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
 
 
 def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
-    """Bytes of the caches by level, and bytes of a cache line, from sysfs.
+    """Return (bytes of the caches by level, bytes of a cache line), read from sysfs.
 
     L1 (data) and L2 are one core's share, L3 is the sum of all L3 caches. A level that is not described is missing.
     """
@@ -164,14 +176,14 @@ def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of a size such as `48K`, `1M` or `512`; None for any other text."""
+    """Return the bytes of a size such as `48K`, `1M` or `512`; None for any other text."""
     unit = {"K": KIB, "M": MIB, "G": KIB * MIB}.get(text[-1:].upper(), 1)
     digits = text[:-1] if unit > 1 else text
     return int(digits) * unit if digits.isdecimal() and int(digits) > 0 else None
 
 
 def _count(cpus: str) -> int:
-    """Number of CPUs in a list such as `0-3,8`."""
+    """Return the number of CPUs in a list such as `0-3,8`."""
     total = 0
     for part in filter(None, cpus.split(",")):
         first, _, last = part.partition("-")
@@ -180,7 +192,7 @@ def _count(cpus: str) -> int:
 
 
 def _read(path: Path) -> str:
-    """Empty if the file does not exist or may not be read."""
+    """Return the text of a file; empty if the file does not exist or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -19,7 +19,7 @@ RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 MEASURED = Path(__file__).resolve().parents[1] / "data" / "measured"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
-"""Fields that only the model reads, like bandwidths, latencies and transactions of memory levels."""
+"""Fields of `Hardware` that only the cost model reads; bandwidths, latencies and transactions of memory levels are such, too."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
@@ -28,14 +28,14 @@ _NO_FIGURES = ("name", "source", "compilable")
 
 
 def to_json(hw: Hardware) -> str:
-    """The machine as JSON text that `from_json` reads. Unmeasured fields of a level are omitted."""
+    """Return the machine as JSON text that `from_json` reads. Unmeasured rates of memory levels are omitted."""
     value = dataclasses.asdict(hw)
     value["memory"] = [{name: of for name, of in level.items() if of or name not in _MEASURED} for level in value["memory"]]
     return json.dumps(value, indent=1) + "\n"
 
 
 def from_json(text: str) -> Hardware:
-    """The machine that `to_json` wrote. ValueError for text that does not describe a machine."""
+    """Return the machine that `to_json` wrote. ValueError for text that does not describe a machine."""
     try:
         value = parse_object(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
@@ -47,7 +47,7 @@ def from_json(text: str) -> Hardware:
 
 
 def _checked(described: Described) -> Described:
-    """The machine or level. ValueError if a figure has the wrong type or is negative."""
+    """Return the machine or memory level. ValueError if a figure has the wrong type or is negative."""
     for field in dataclasses.fields(described):
         value, kinds = getattr(described, field.name), _KINDS.get(str(field.type))
         wrong_type = kinds is not None and (not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool))
@@ -57,7 +57,7 @@ def _checked(described: Described) -> Described:
 
 
 def differences(described: Hardware, hw: Hardware) -> list[str]:
-    """Figures in which `hw` differs from the described machine, in words; empty if timings of that machine are valid for `hw`.
+    """Return in words how machine `hw` differs from a described machine; empty if that machine's timings are valid for `hw`.
 
     If both have the same name, rates may differ, because schedules and generated code do not depend on them. If the names differ,
     all figures must be equal.
@@ -68,7 +68,7 @@ def differences(described: Hardware, hw: Hardware) -> list[str]:
 
 
 def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
-    """Figures of a machine by name (`memory.<level>.<field>` for levels). `limits_alone` leaves out the rates."""
+    """Return the figures of a machine by name (`memory.<level>.<field>` for levels). `limits_alone` leaves out the rates."""
     left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
     figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
     every = tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")
@@ -77,17 +77,17 @@ def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
 
 
 def recorded_names() -> tuple[str, ...]:
-    """Names of the machines on which the shipped tables were recorded."""
+    """Return the names of the machines on which the shipped tables were recorded."""
     return tuple(sorted(path.parent.name for path in RECORDINGS.glob(f"*/{FILE}")))
 
 
 def measured_names() -> tuple[str, ...]:
-    """Names of the machines of Measured v1 (`measure.records.measured`)."""
+    """Return the names of the machines of the data set Measured v1 (`measure.records.measured`)."""
     return tuple(sorted(path.stem for path in MEASURED.glob("*.json")))
 
 
 def recorded_machine(name: str) -> Hardware:
-    """The machine of one of `recorded_names()` or `measured_names()`."""
+    """Return the machine of one of `recorded_names()` or `measured_names()`."""
     return _read(MEASURED / f"{name}.json" if name in measured_names() else RECORDINGS / name / FILE)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 Between = Callable[[float, float], float]
-"""Function of the constants of two machines. It draws a constant for a machine between them."""
+"""Type of a function of the constants of two machines, which draws a constant for a machine between them."""
 SPREAD = 0.25
-"""Standard deviation of the natural logarithm of the random factor on each constant."""
+"""Standard deviation of the natural logarithm of the random factor on each constant of a drawn machine."""
 
 
 def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "drawn") -> Hardware:
-    """A random machine between two of the known machines.
+    """Draw a random machine whose constants are between those of two of the known machines.
 
     The architecture (arch, lanes, warp, limits of a unit and a block, transactions) is taken as a whole from one of the two,
     because these numbers belong together. Units, clock and overhead, and bandwidth and capacity of the levels outside a unit, are
@@ -47,7 +47,7 @@ def _scaled(rates: tuple[tuple[str, float], ...], factor: float) -> tuple[tuple[
 
 
 def _level(level: MemoryLevel, other: Hardware, speed: float, slower: float, between: Between) -> MemoryLevel:
-    """Levels shared by all units are interpolated."""
+    """Draw a memory level. Levels shared by all units are interpolated; others follow units and clock."""
     theirs = next((one for one in other.memory if one.name == level.name), level)
     if level.name not in ("l2", "l3", "dram"):
         return dataclasses.replace(level, bandwidth=level.bandwidth * speed, latency=level.latency * slower)

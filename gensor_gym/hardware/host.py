@@ -11,7 +11,7 @@ from gensor_gym.hardware.probe import COPIED, FIGURES, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 _PAIRS = "avx512_bf16"
-"""Flag of processors that add two products of bfloat16 to a lane by one instruction."""
+"""CPU flag of processors that add two products of bfloat16 to a lane by one instruction."""
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
 _DRAM_LATENCY = 100e-9
 _ESTIMATED_CLOCK = 2.5e9
@@ -20,9 +20,10 @@ _ESTIMATE = "estimate, not measured: no C compiler was found"
 
 
 def detect() -> Hardware:
-    """The machine `host`. The first call on a machine measures for some seconds; later calls read a file.
+    """Describe the CPU that Python runs on, as the machine `host`.
 
-    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler rates are estimates, and `source` says so.
+    The first call on a machine measures for some seconds; later calls read a file. $GENSOR_GYM_THREADS sets the number of cores.
+    Without a C compiler rates are estimates, and `source` says so.
     """
     return _detect(cpu_info(), str(cache_dir()))
 
@@ -38,9 +39,10 @@ def _detect(info: CpuInfo, _folder: str) -> Hardware:
 
 @functools.cache
 def doubted() -> Hardware:
-    """The machine `host` measured again, once per process, after a correct kernel ran faster than the stored figures allow.
+    """Measure the machine `host` again, because a correct kernel ran faster than the stored figures allow.
 
-    Results of `detect` in this process do not change; the next process begins with the new figures.
+    A process measures again at most once. Results of `detect` in this process do not change; the next process begins with the new
+    figures.
     """
     info = cpu_info()
     probe.doubt(info)
@@ -49,7 +51,7 @@ def doubted() -> Hardware:
 
 
 def estimates(info: CpuInfo) -> dict[str, float]:
-    """The figures without measuring: two vector multiply-adds a clock at 2.5 GHz, and round numbers of bytes per clock.
+    """Estimate clock and rates without measuring: 2.5 GHz, two vector multiply-adds a clock, round numbers of bytes per clock.
 
     Copying a byte takes three transfers: the byte is read; the line that it is stored to is read first and written back later.
     """
@@ -63,7 +65,10 @@ def estimates(info: CpuInfo) -> dict[str, float]:
 
 
 def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
-    """Hardware from the system's description and the figures. `origin` is the source of the figures."""
+    """Make the machine `host` from the system's description and from measured or estimated rates.
+
+    `origin` is the source of the rates.
+    """
     clock, float32 = figures["clock"], figures["float32"]
     bfloat16 = float32 * (2 if _PAIRS in info.flags else 1)
     int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)
@@ -99,9 +104,10 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
 
 
 def _streamed(name: str, figures: dict[str, float]) -> float:
-    """Bytes per second of a copy past the caches: the smaller of the copy's rate and the rate of reading, then storing.
+    """Return the bytes per second of a copy past the caches: the smaller of two measured rates.
 
-    The measured copy proceeds line by line, which hides more of a store's time than in a kernel that stores in pieces.
+    They are the rate of the copy, and the rate of reading and then storing. The measured copy proceeds line by line, which hides
+    more of a store's time than in a kernel that stores in pieces.
     """
     apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]
     return min(figures[f"{name}_streamed"], 1.0 / apart)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as constants, every figure with its source. "Recalled" means not read again from the document."""
+"""NVIDIA GPUs as constants, every figure with its source. "Recalled" means that a document was not read again for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADER_FIELDS = (
 
 @dataclass(frozen=True)
 class _Limits:
-    """Limits of a compute capability: one row of the occupancy table."""
+    """Limits of all GPUs of one compute capability: one row of the occupancy table."""
 
     arch: str
     lanes: int
@@ -81,7 +81,7 @@ class _Tensor:
     mma_share: float = 1.0
 
     def peaks(self) -> tuple[tuple[str, float], ...]:
-        """Rates by data type. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
+        """Operations per second by data type. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
         types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
         if self.tf32 > 0:
             types["bfloat16"] = self.half

@@ -7,9 +7,9 @@ the function (`numba.njit(blocks_per_unit)`).
 from __future__ import annotations
 
 PARTITIONS = 4
-"""A multiprocessor has four partitions. A warp's registers are in one of them."""
+"""Number of partitions of a multiprocessor. A warp's registers are in one of them."""
 REGISTER_UNIT = 256
-"""Unit in which registers are allocated to a warp."""
+"""Granularity of register allocation: a warp gets a multiple of this number."""
 
 
 def blocks_per_unit(
@@ -23,11 +23,11 @@ def blocks_per_unit(
     granularity: int,
     reserved: int,
 ) -> int:
-    """Number of resident blocks per multiprocessor; 0 if a block cannot be launched at all.
+    """Return how many blocks of a kernel a multiprocessor can hold at once; 0 if a block cannot be launched at all.
 
-    `threads` and `shared_bytes` (static plus dynamic) describe one block. The limits are fields of `Hardware`;
-    `shared_per_unit` is the capacity of its level `shared`. Limits per thread and per block (255 registers, 1024 threads,
-    opt-in shared bytes) are not checked here.
+    `threads` and `shared_bytes` (static plus dynamic) describe one block. The limits are fields of `Hardware`; `shared_per_unit`
+    is the capacity of its level `shared`. Limits per thread and per block (255 registers, 1024 threads, opt-in shared bytes) are
+    not checked here.
     """
     warps = (threads + 31) // 32
     if warps <= 0:

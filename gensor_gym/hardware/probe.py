@@ -25,18 +25,18 @@ from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
 PROBE_VERSION = 4
-"""Version of the program and of the meaning of its figures. Cache files of another version are measured again."""
+"""Version of the measuring program and of the meaning of its figures. Cache files of another version are measured again."""
 COPIED = ("l3", "dram")
-"""Levels whose copies are timed, through the caches and past them."""
+"""Memory levels whose copies are timed, through the caches and past them."""
 HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
-"""Operation of the program that measures a figure, by suffix of the figure's name."""
+"""Suffix of a figure's name -> operation of the measuring program that measures it."""
 PRIVATE = ("l1", "l2")
 """Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
 """Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
 reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
 QUIET = 0.9
-"""Share of the cores' time that the program needs for its figures to be kept permanently."""
+"""Share of the cores' time that the measuring program needs for its figures to be kept permanently."""
 TRIES = 3
 """Maximum number of successive measurements. They end with the first quiet measurement."""
 RETRY = 600.0
@@ -47,20 +47,20 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Reading:
-    """Results of the program."""
+    """Rates of a CPU that the measuring program found."""
 
     figures: dict[str, float]
-    """Values of the figures by name (FIGURES)."""
+    """Measured figures by name (FIGURES), such as bytes per second."""
     share: float
-    """Share of the cores' time that the program's threads had. Other programs had the rest."""
+    """Share of the cores' time that the measuring program's threads had. Other programs had the rest."""
 
     @property
     def quiet(self) -> bool:
-        """Whether the program had almost all time of the cores (QUIET)."""
+        """Whether the measuring program had almost all time of the cores (a share of at least `QUIET`)."""
         return self.share >= QUIET
 
     def merged(self, other: Reading | None) -> Reading:
-        """Reading with the larger of both values of each figure, because load can only lower a figure."""
+        """Return a reading with the larger value of each figure in both readings, because load can only lower a figure."""
         if other is None:
             return self
         figures = {name: max(value, other.figures.get(name, 0.0)) for name, value in self.figures.items()}
@@ -68,7 +68,7 @@ class Reading:
 
 
 def measured(info: CpuInfo) -> Reading | None:
-    """Figures of the CPU, from the cache or measured now. None without a compiler and without cached figures."""
+    """Return the rates of the CPU, from the cache or measured now; None without a compiler and without cached rates."""
     path = cache_path(info)
     kept, settled = _kept(path, info)
     if settled:
@@ -86,7 +86,7 @@ def measured(info: CpuInfo) -> Reading | None:
 
 
 def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
-    """Measure, up to TRIES times until the machine is quiet. Return the figures merged with the cached figures."""
+    """Measure the CPU, up to `TRIES` times until the machine is quiet; return the figures merged with the cached figures."""
     reading = run(info, compiler).merged(kept)
     for _ in range(TRIES - 1):
         if reading.quiet:
@@ -96,9 +96,9 @@ def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading
 
 
 def doubt(info: CpuInfo) -> None:
-    """Mark the cached figures as doubtful: the next call of `measured` measures again and keeps the larger figures.
+    """Mark the cached rates as doubtful: the next call of `measured` measures again and keeps the larger rates.
 
-    Called after a correct kernel ran faster than the cached figures allow.
+    Called after a correct kernel ran faster than the cached rates allow.
     """
     path = cache_path(info)
     with _lock(path):
@@ -108,7 +108,7 @@ def doubt(info: CpuInfo) -> None:
 
 
 def cache_path(info: CpuInfo) -> Path:
-    """File in the cache with the figures of a CPU model and number of cores."""
+    """Return the cache file with the rates of a CPU model and number of cores."""
     # Virtual machines of different hosts may share a model name; caches and flags distinguish most of them.
     text = repr((info.model, info.cores, info.lanes, info.caches, sorted(info.flags)))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -116,7 +116,7 @@ def cache_path(info: CpuInfo) -> Path:
 
 
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
-    """Compile the program and run it, which takes about three seconds. RuntimeError with its output if either fails.
+    """Compile the measuring program and run it, which takes about three seconds. RuntimeError with its output if either fails.
 
     `memory=False` skips the bandwidths: the clock and the multiply-add loop take half a second.
     """
@@ -136,7 +136,7 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, str, int, bool]]:
-    """Figure, operation, bytes per thread, and whether cores share the level, of every buffer to measure with.
+    """Return (figure, operation, bytes per thread, whether cores share the level) for every buffer to measure with.
 
     A buffer fits in its level of memory and not in the level inside it.
     """
@@ -164,13 +164,13 @@ def _call(command: list[str], what: str) -> str:
 
 
 def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) -> None:
-    """The file has the CPU's key, `facts` about the measurement, and the reading."""
+    """Write the cache file: the CPU's key, `facts` about the measurement, and the reading."""
     key = {"version": PROBE_VERSION, "model": info.model, "cores": info.cores, "lanes": info.lanes}
     write_json(path, {**key, **facts, "share": reading.share, "figures": reading.figures})
 
 
 def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
-    """Cached reading for the CPU, or None; and whether it suffices because it is quiet or recent."""
+    """Return (cached reading for the CPU or None, whether it suffices because it is quiet or recent)."""
     stored = read_kept(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
         return None, False

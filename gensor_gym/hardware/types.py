@@ -75,24 +75,27 @@ class Hardware:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hex digits of a hash of all figures without their source, to distinguish measurements of one machine."""
+        """Return sixteen hex digits of a hash of all figures of the machine, without their sources.
+
+        The hash distinguishes measurements on machines that have one name but different figures.
+        """
         figures = {name: value for name, value in asdict(self).items() if name != "source"}
         return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
     @property
     def has_measured_stores(self) -> bool:
-        """Whether rates of stores were measured, as on the host. False for machines known by name."""
+        """Whether the rates of stores to memory were measured, as on the host. False for machines known by name."""
         return any(level.copied for level in self.memory)
 
     def level(self, name: str) -> MemoryLevel:
-        """The memory level of that name. KeyError names the existing levels."""
+        """Return the memory level with a name. KeyError names the existing levels."""
         for level in self.memory:
             if level.name == name:
                 return level
         raise KeyError(f"{self.name} has no memory level {name!r}; it has {[m.name for m in self.memory]}")
 
     def peak_of(self, dtype: str) -> float:
-        """Operations per second for a data type, without tensor cores. KeyError names the existing types."""
+        """Return the peak operations per second for a data type, without tensor cores. KeyError names the existing types."""
         table = dict(self.peak)
         if dtype not in table:
             raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
@@ -107,7 +110,7 @@ class Hardware:
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
-        """Operations per second that tensor cores sustain with mma.sync (1) or wgmma (2). 0 if they lack the type."""
+        """Return the operations per second that tensor cores sustain with mma.sync (1) or wgmma (2); 0 if they lack the type."""
         if tensor_core == 1 and self.widens(dtype):
             dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained

@@ -1,4 +1,4 @@
-"""Measurement: backends, worker processes, verification, timing, store, session.
+"""Measurement of schedules: backends, worker processes, verification, timing, stored trials, and the session of a search.
 
 The package can be called: `gensor_gym.measure(op, schedule, hw)` is `gensor_gym.measure.measure(op, schedule, hw)`. So the name
 works in the same way if the package was imported before the function.
@@ -31,7 +31,7 @@ def measure(
 
 
 class _CallableModule(ModuleType):
-    """A module that can be called, as the function `measure`."""
+    """A module that can be called as if it were the function `measure`."""
 
     def __call__(
         self, op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"

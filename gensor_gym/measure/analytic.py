@@ -1,4 +1,4 @@
-"""The `analytic` backend: the latency predicted by a model, as a measurement of one sample."""
+"""The `analytic` backend: returns the latency that a model predicts, as a measurement with one sample."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from gensor_gym.operators.types import Operator
 
 
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
-    """Bytes that identify a schedule's program: the row with the level under construction set to 0.
+    """Return bytes that identify a schedule's program. Two schedules with equal bytes are the same program.
 
-    Levels that the construction has not reached contain the tiles of the level below. So two schedules that differ only in the
-    level are one program. A fused operator's schedule has no levels.
+    The bytes are the schedule's row, with the level under construction set to 0: levels that the construction has not reached
+    contain the tiles of the level below, so two schedules that differ only in that level are one program. A fused operator's
+    schedule, which has no levels, has its own key.
     """
     if not isinstance(schedule, Schedule):
         return schedule.key
@@ -30,26 +31,26 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Hexadecimal digest that identifies a program. It needs no generated code."""
+    """Return a hexadecimal digest that identifies a program of an operator on a hardware. No code is generated."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
 class AnalyticBackend:
-    """Measures with the analytic model, on any hardware; no kernel runs."""
+    """Backend that measures with the analytic model, on any hardware. No kernel runs."""
 
     name = "analytic"
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """Name of the hardware's model. For `host` it contains the digest of the measured rates."""
+        """Return the name of the hardware's model. For `host` it contains the digest of the measured rates."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the program; see `program_digest`."""
+        """Return the digest of the program; see `program_digest`."""
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule: the model's latency, or ILLEGAL outside the hardware's limits."""
+        """Return one measurement for each schedule: the model's latency, or status ILLEGAL beyond the hardware's limits."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -64,7 +65,7 @@ class AnalyticBackend:
                 yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Predicted latency of a legal schedule, in seconds."""
+        """Return the predicted latency of a legal schedule, in seconds."""
         return graph.latency(schedule)
 
     def close(self) -> None:
@@ -72,11 +73,11 @@ class AnalyticBackend:
 
 
 class ModelBackend(AnalyticBackend):
-    """Measures with another model: a function of (graph, schedule) that returns seconds."""
+    """Backend that predicts latencies with a model of the user's: a function of (graph, schedule) that returns seconds."""
 
     def __init__(self, name: str, model: Callable[[Any, Any], float]) -> None:
         self.name, self._model = name, model
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Predicted latency of a legal schedule, in seconds."""
+        """Return the predicted latency of a legal schedule, in seconds."""
         return self._model(graph, schedule)

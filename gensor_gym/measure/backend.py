@@ -1,4 +1,4 @@
-"""The interface of backends, their registry, and the choice of a backend."""
+"""The interface of backends (sources of measurements), their registry, and the choice of a backend."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Backend(Protocol):
 
     name: str
     stored: bool
-    """Whether the results are timings of a machine, which a store keeps."""
+    """Whether results are timings of a machine, which a store keeps."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device that the times belong to; part of the key in the store."""
+        """Return the name of the device that the times belong to, which is part of the key in the store."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest that identifies the program; schedules with equal digests are one trial."""
+        """Return the digest that identifies the program. Schedules with equal digests are one trial."""
 
     def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order."""
+        """Measure schedules. Return one measurement for each, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the results of `measure`, each when it is ready: a search that is killed keeps the finished results."""
@@ -49,38 +49,39 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Replay(Protocol):
-    """Additional methods of a backend whose answers are earlier timings."""
+    """Interface of a backend that answers from earlier timings, by two more methods."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
-        """Logarithm of the schedule's time over the best program's.
+        """Return the logarithm of a schedule's time divided by the best program's time.
 
         0 if the two are statistically tied, None if the best is unknown.
         """
 
     def restart(self) -> None:
-        """Forget the earlier requests, so that the same requests get the same answers."""
+        """Forget which programs were requested, so that the same requests get the same answers again."""
 
 
 @runtime_checkable
 class Together(Protocol):
-    """Additional method of a backend that measures schedules of several operators at once."""
+    """Interface of a backend that can measure schedules of several operators at once, by one more method."""
 
     def together(
         self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule), in order, each when it is ready.
+        """Yield one measurement for each (operator, schedule) of `asked`, in order, each when it is ready.
 
-        A program is cut short if its first call and the call's repetition both take at least `patience` times the roofline
-        floor, and at least as long as a sample. The shorter call is then its time, and its conditions have `cut_short`.
+        A program is too slow if its first call and a second one both take at least `patience` times the roofline floor, and at
+        least as long as a sample. It is not sampled: the shorter call is its time, and its conditions have `cut_short`.
         """
 
 
 def together(
     backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
 ) -> list[Measurement]:
-    """One measurement for each (operator, schedule), in order.
+    """Measure schedules of several operators. Return one measurement for each (operator, schedule) of `asked`, in order.
 
-    A backend that implements `Together` measures all at once, with `patience`. Others measure one operator at a time.
+    A backend that implements `Together` measures all at once, and does not sample programs that `patience` rules out as too slow.
+    Others measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))
@@ -147,7 +148,7 @@ _live: dict[tuple[str, int], Backend] = {}
 
 
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
-    """Backend of this name for the hardware, made once per process. A Backend object is returned unchanged.
+    """Return the backend of this name for the hardware, made once per process. A Backend object is returned unchanged.
 
     `auto` follows the hardware's kind: `cpu` for a CPU, `cuda` for a GPU that is present. The name `cuda` accepts any CUDA
     device. `measured` has the times of Measured v1. `recorded` uses the shipped tables of the hardware;
@@ -178,7 +179,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """Backend `cpu` or `cuda` (or `auto`, by the hardware's kind) whose workers run on a Ray cluster.
+    """Make a backend whose workers run on a Ray cluster: `cpu`, `cuda`, or `auto` for the one that fits the hardware.
 
     `workers` is their number, as in `ray_pool.RayPool`. ValueError for another backend, or without Ray or a cluster.
     """
@@ -200,12 +201,12 @@ def _names() -> str:
 
 
 def registered_name(backend: Backend) -> str | None:
-    """Name for which `get_backend` returns this object in this process; None if there is none."""
+    """Return the name for which `get_backend` returns this object in this process; None if there is none."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
 def _auto(hw: Hardware) -> str:
-    """Name of the backend that times kernels on the hardware; ValueError if they cannot be timed here."""
+    """Return the name of the backend that times kernels for the hardware. ValueError if this machine cannot run them."""
     runner = runner_of(hw)
     if reason := runner.absence(hw):
         raise ValueError(f"{hw.name} cannot be timed here: {reason}; {INSTEAD}")
@@ -213,7 +214,7 @@ def _auto(hw: Hardware) -> str:
 
 
 def _check(name: str, hw: Hardware) -> None:
-    """ValueError unless the backend's kernels are for the hardware's target."""
+    """Raise ValueError if the backend's kernels are in another language than the hardware's, such as C instead of CUDA."""
     if name == "emulated":
         wrong = not target_of(hw).emulated
     else:

@@ -1,4 +1,4 @@
-"""Trials on a GPU: processes that compile, one worker that times, and errors of the worker as the status of a trial."""
+"""Trials on a GPU: processes that compile, one worker that times; an error of the worker becomes the status of a trial."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built
 
 _RESTART_AFTER = 3000
-"""Requests after which the device's worker is replaced. Each new worker opens the device and computes its references again."""
+"""Number of requests after which the device's worker is replaced. Each new worker opens the device and computes references again.
+"""
 
 
 def compilers() -> int:
-    """Number of compiler processes: all cores except two, which the timing worker and the calling process use."""
+    """Return the number of compiler processes: all cores except two, which the timing worker and the calling process use."""
     return max(1, len(os.sched_getaffinity(0)) - 2)
 
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
-    """A `cuda` backend for each of `rules`. They share one timing worker and the compiler processes."""
+    """Make a `cuda` backend for each of the timing `rules`. All share one timing worker and the compiler processes."""
     pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
     worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
     return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
-    """Make one trial. An error of the worker becomes the status CRASHED."""
+    """Verify and time one compiled kernel. Return its measurement, with status CRASHED if the worker raised an error.
+
+    A measurement in place of a kernel, from a failed compilation, is returned unchanged.
+    """
     return built if isinstance(built, Measurement) else or_crashed(lambda: backend.trial(built, hw), built.kernel.digest)
 
 
 def or_crashed(trial: Callable[[], Measurement], digest: str) -> Measurement:
-    """Run a trial of the kernel `digest`. An error of the worker becomes the status CRASHED."""
+    """Call `trial` for the kernel with this digest. If the worker raises an error, return a measurement with status CRASHED."""
     try:
         return trial()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Legality of a schedule by the construction graph. Graphs of recent tasks are cached."""
+"""Check of a schedule's legality by the construction graph. Graphs of recent tasks are cached."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gensor_gym.operators.types import Operator
 
 @lru_cache(maxsize=32)
 def graph_of(op: Operator | Dataflow, hw: Hardware) -> Any:
-    """Construction graph of the operator's largest space, which contains every other space."""
+    """Return the construction graph of an operator on the hardware, in the largest space, which contains every other space."""
     return families.graph_of(op, hw)
 
 
 def is_legal(op: Operator | Dataflow, schedule: Any, hw: Hardware) -> bool:
-    """Whether the schedule is within the hardware's limits, in any space."""
+    """Return whether the schedule is well formed for the operator and within the hardware's limits, in any space."""
     return graph_of(op, hw).is_legal(schedule)

@@ -1,4 +1,4 @@
-"""Result of measuring a schedule: a status, raw samples and conditions."""
+"""Result of measuring a schedule: a status, raw samples, and conditions such as compiler and threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured kernel. `samples` are seconds per call in the order taken; most statuses except OK have no samples."""
+    """Result of measuring one kernel. `samples` are seconds per call in the order taken; most statuses except OK have no samples.
+
+    `error` says why the kernel failed. `digest` identifies the kernel.
+    """
 
     status: Status
     samples: tuple[float, ...] = ()
@@ -40,15 +43,16 @@ class Measurement:
 
     @property
     def seconds(self) -> float:
-        """Median latency in seconds; infinite unless the status is OK."""
+        """Return the median latency in seconds; infinite unless the status is OK."""
         return statistics.median(self.samples) if self.status is Status.OK and self.samples else float("inf")
 
     @property
     def quiet_seconds(self) -> float:
-        """Seconds on an otherwise idle machine: the `QUIET` quantile of the samples; infinite unless the status is OK.
+        """Return an estimate of the seconds on an otherwise idle machine: the `QUIET` quantile of the samples.
 
-        Use it only to choose among programs. 206 programs were timed twice on an Intel Xeon, once next to other work: nine in ten
-        of these quantiles changed by at most 11 percent, nine in ten medians by at most 72 percent.
+        It is infinite unless the status is OK. Use it only to choose among programs. 206 programs were timed twice on an Intel
+        Xeon, once next to other work: nine in ten of these quantiles changed by at most 11 percent, nine in ten medians by at
+        most 72 percent.
         """
         if self.status is not Status.OK or not self.samples:
             return float("inf")

@@ -33,11 +33,11 @@ from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
 GPU_WARMUP = 30e-3
-"""Seconds of warm-up. A GPU that idled during verification needs tens of milliseconds to raise its clock."""
+"""Seconds of warm-up before timing. A GPU that idled during verification needs tens of milliseconds to raise its clock."""
 
 
 class NativeBackend:
-    """Generates kernels, which a pool compiles, verifies and times."""
+    """Backend that generates kernels here, and lets a pool of processes compile, verify and time them."""
 
     stored = True
 
@@ -52,10 +52,12 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
+        """Make a backend; its processes start at the first use.
 
-        One worker of this machine measures, unless a `pool` is given. With `overlap` the next kernels are compiled during timing,
-        for devices whose timing leaves the host's cores idle.
+        `compile_kernel` compiles to a file or raises CompileFailed. `device` returns the device's name for a Hardware.
+        `rules` are the settings of timing, and `seed` determines the random inputs. One worker of this machine measures, unless a
+        `pool` is given. With `overlap` the next kernels are compiled during timing, for devices whose timing leaves the host's
+        cores idle.
         """
         self.name = name
         self.rules = rules or TimingRules()
@@ -66,11 +68,11 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
+        """Return the digest of the generated kernel, or the program's digest if no kernel can be generated."""
         return self.generated(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule, in order. Equal kernels are timed once."""
+        """Measure schedules. Return one measurement for each, in order. Equal kernels are timed once."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
@@ -80,10 +82,10 @@ class NativeBackend:
     def together(
         self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
-        """Yield one measurement for each (operator, schedule), in order. Kernels of all operators are compiled in parallel.
+        """Yield one measurement for each (operator, schedule) of `asked`, in order.
 
-        A finite `patience` cuts slow programs short (`backend.Together`). If the kernels then leave a core unused, others are
-        compiled on it during timing.
+        Kernels of all operators are compiled in parallel. With a finite `patience`, programs that are too slow are not sampled
+        (see `backend.Together`). If the kernels then leave a core unused, others are compiled on it during timing.
         """
         made = [(op, self.generated(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
@@ -104,7 +106,7 @@ class NativeBackend:
     def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
         """Verify and time one compiled kernel on this machine. If the worker dies, the measurement's status says how.
 
-        With `timed=False` it is verified by one draw, and its time is the shorter of two calls (condition `UNTIMED`).
+        With `timed=False` it is verified on one set of inputs, and its time is the shorter of two calls (condition `UNTIMED`).
         """
         if isinstance(built, Measurement):
             return built
@@ -112,7 +114,10 @@ class NativeBackend:
         return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """The measurement, with status OK if it is IMPLAUSIBLE only because this machine's measured rates are outdated."""
+        """Correct the status of a measurement that is IMPLAUSIBLE only because this machine's measured rates are outdated.
+
+        Return it with status OK in this case, else unchanged.
+        """
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):
                 return dataclasses.replace(result, status=Status.OK, error="")
@@ -136,8 +141,8 @@ class NativeBackend:
         """Time kernels of one operator in interleaved rounds. Return seconds per call by name, one value per round.
 
         `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
-        default as many as our kernels use. For a frozen operator, `torch.prepacked` (oneDNN's kernel with packed weights) is
-        timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
+        default as many as our kernels use. For an operator with constant weights, `torch.prepacked` (oneDNN's kernel with packed
+        weights) is timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
         (GPUs only).
 
@@ -161,7 +166,7 @@ class NativeBackend:
         self.local.close()
 
     def generated(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-        """The kernel of a schedule, or a measurement with the reason for its absence. The last `_REMEMBERED` are cached."""
+        """Return a schedule's kernel, or a measurement with the reason why there is none. The last `_REMEMBERED` are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
             self._kernels[key] = make_kernel(op, schedule, hw)
@@ -171,7 +176,7 @@ class NativeBackend:
 
 
 def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-    """Generate a kernel, or return an ILLEGAL or COMPILE_ERROR measurement with the reason for its absence.
+    """Generate a schedule's kernel. If that is impossible, return a measurement ILLEGAL or COMPILE_ERROR with the reason.
 
     COMPILE_ERROR is the status of legal programs that the generator does not support (a data type, a knob's value), and of
     programs of an operator whose values are too large to verify.
@@ -192,7 +197,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
 def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cpu` backend: C kernels on this machine's processor, or on the pool's processors."""
+    """Make the `cpu` backend, which runs C kernels on this machine's processor, or on the processors of `pool`."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     def device(hw: Hardware) -> str:
@@ -204,7 +209,7 @@ def cpu_backend(
 def cuda_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cuda` backend: CUDA kernels on this machine's GPU, or on the pool's GPUs."""
+    """Make the `cuda` backend, which runs CUDA kernels on this machine's GPU, or on the GPUs of `pool`."""
     from gensor_gym.measure.devices.presence import device_name
     from gensor_gym.measure.workers.compile_pool import CompilePool
 

@@ -26,27 +26,27 @@ class Runner(ABC):
     """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Reason why kernels for `hw` cannot run here; empty if they can. `hw=None` is any machine of the target."""
+        """Return the reason why kernels for `hw` cannot run here; empty if they can. `hw=None` is any machine of the target."""
         return ""
 
     @abstractmethod
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """The backend that times kernels on this machine, or with the workers of `pool`."""
+        """Return the backend that times kernels on this machine, or with the workers of `pool`."""
 
     def start(self) -> NativeBackend:
-        """The backend that times kernels on this machine; ValueError names the missing part."""
+        """Return the backend that times kernels on this machine. ValueError names what is missing."""
         if reason := self.absence():
             raise ValueError(f"backend {self.name!r} cannot run here: {reason}; {INSTEAD}")
         return self.backend()
 
 
 class CpuRunner(Runner):
-    """Times C kernels on this machine's processor, for any CPU that the hardware names."""
+    """Times C kernels on this machine's processor, whichever CPU the schedules were made for."""
 
     name = "cpu"
 
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """The `cpu` backend; see `native.cpu_backend`."""
+        """Return the `cpu` backend; see `native.cpu_backend`."""
         from gensor_gym.measure.native import cpu_backend
 
         return cpu_backend(pool=pool)
@@ -58,13 +58,13 @@ class CudaRunner(Runner):
     name = "cuda"
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Reason why CUDA kernels for `hw` cannot run here (no GPU, another GPU, no CuPy); empty if they can."""
+        """Return the reason why CUDA kernels for `hw` cannot run here (no GPU, another GPU, no CuPy); empty if they can."""
         from gensor_gym.measure.devices import presence
 
         return presence.absence_of_cuda() if hw is None else presence.absence(hw)
 
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """The `cuda` backend; see `native.cuda_backend`."""
+        """Return the `cuda` backend; see `native.cuda_backend`."""
         from gensor_gym.measure.native import cuda_backend
 
         return cuda_backend(pool=pool)
@@ -75,7 +75,7 @@ RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
 
 
 def runner_of(hw: Hardware) -> Runner:
-    """Runner of a machine's target; ValueError if the target has none."""
+    """Return the runner of a machine's target (the language of its kernels). ValueError if the target has none."""
     language = target_of(hw).name
     if language not in RUNNERS:
         raise ValueError(f"{hw.name} cannot be timed here: nothing loads and times {language} kernels yet; {INSTEAD}")
@@ -83,5 +83,5 @@ def runner_of(hw: Hardware) -> Runner:
 
 
 def runner_named(name: str) -> Runner:
-    """Runner whose backend has this name."""
+    """Return the runner whose backend has this name."""
     return next(runner for runner in RUNNERS.values() if runner.name == name)

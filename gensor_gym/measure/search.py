@@ -1,4 +1,4 @@
-"""Protocols of a search by measurement: a graph of nodes, a task, and a backend that times nodes.
+"""Interfaces of a search by measurement: a graph of nodes, a task, and a backend that times nodes.
 
 A node is a schedule of an operator (`ConstructionGraph`) or a configuration of a recorded space
 (`gensor_gym.spaces.session.TuningGraph`). A strategy that uses only these protocols can search both. A strategy that uses a model
@@ -17,32 +17,32 @@ from gensor_gym.measure.measurement import Measurement
 Node = TypeVar("Node")
 """Type of the nodes of a search. A node's text identifies it."""
 Asked = TypeVar("Asked", contravariant=True)
-"""Type of the nodes in protocols that only take nodes as arguments."""
+"""Type of the nodes in interfaces that take nodes but return none."""
 
 
 class SearchGraph(Protocol[Node]):
-    """Nodes, and actions that lead from one node to another."""
+    """Nodes (schedules or configurations), and the actions that lead from one node to another."""
 
     def initial(self) -> Node:
-        """The node at which a construction starts, or the first recorded configuration."""
+        """Return the node at which a search starts: the unscheduled program, or the first recorded configuration."""
 
     def action_mask(self, node: Node, /) -> np.ndarray:
         """Whether each action is legal, bool [A]."""
 
     def transition(self, node: Node, action: int, /) -> Node:
-        """The node after an action. An illegal action and `stop` return the node unchanged."""
+        """Return the node after an action. An illegal action and `stop` return the node unchanged."""
 
     def successors(self, node: Node, /) -> dict[int, Node]:
-        """Legal action -> the node to which it leads, for all legal actions except `stop`."""
+        """Return the node to which each legal action leads, by action. `stop` is left out."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random node. With `steps`, the end of a walk of that many random actions from `start`."""
+        """Draw a random node. With `steps`, it is the end of a walk of that many random actions from `start`."""
 
     def enumerate(self) -> Iterator[np.ndarray]:
         """Yield all nodes, in batches of rows int32 [B, R]."""
 
     def schedule(self, row: np.ndarray, /) -> Node:
-        """The node of a row int32 [R]."""
+        """Return the node of a row int32 [R]."""
 
 
 class SearchTask(Protocol):
@@ -50,11 +50,11 @@ class SearchTask(Protocol):
 
     @property
     def operator(self) -> Any:
-        """The program that is tuned."""
+        """Return the program that is tuned."""
 
     @property
     def hardware(self) -> Any:
-        """The machine for which the program is tuned."""
+        """Return the machine for which the program is tuned."""
 
 
 class SearchBackend(Protocol[Asked]):
@@ -65,10 +65,10 @@ class SearchBackend(Protocol[Asked]):
         """Whether a store should keep the results."""
 
     def device(self, hw: Any, /) -> str:
-        """Name of the device that the times belong to."""
+        """Return the name of the device that the times belong to."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
-        """Digest that identifies the program; nodes with equal digests are one trial."""
+        """Return the digest that identifies a node's program. Nodes with equal digests count as one trial."""
 
     def stream(self, op: Any, nodes: Sequence[Asked], hw: Any, /) -> Iterator[Measurement]:
         """Yield one measurement for each node, in order, each when it is ready."""

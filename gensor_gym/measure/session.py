@@ -1,4 +1,4 @@
-"""A strategy's arguments: a task, a budget, and a session that measures, predicts, records and stops in time."""
+"""Arguments of a strategy: a task, a budget, and a session that measures, predicts, records trials and stops in time."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
 MOODS = (Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE)
-"""Statuses that may come from noise or the machine's state. Such trials are repeated and never read from the store."""
+"""Statuses that may come from noise or the machine's state. Such trials are repeated, and never read from the store."""
 
 
 class BudgetSpent(Exception):
-    """The budget is spent. The session's trace has all trials, and its `best` the fastest program."""
+    """The search's budget is spent. The session keeps all trials in `trace`, and the fastest program in `best`."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator on a hardware, timed by a backend, in a space. `Task.of` also accepts texts."""
+    """What a search tunes: an operator on a hardware, timed by a backend, with schedules of a space.
+
+    `Task.of` also accepts texts.
+    """
 
     operator: Operator | Dataflow
     hardware: Hardware
@@ -60,7 +63,7 @@ class Task:
         return cls(resolve_computation(operator), machines.get(hardware), backend, space)
 
     def graph(self) -> Any:
-        """Graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
+        """Return the graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
         return graph_of(self.operator, self.hardware, self.space)
 
 
@@ -83,7 +86,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are the session's when it ends. `seconds` is inf unless the status is OK."""
+    """One trial of a search, failures included.
+
+    `elapsed_s` (seconds) and `evaluations` (of the model) count from the start of the session to the end of the trial. `seconds`
+    is the kernel's time, infinite unless the status is OK.
+    """
 
     trial: int
     elapsed_s: float
@@ -94,7 +101,7 @@ class TraceRow:
 
 
 class SearchSession(Generic[Node]):
-    """Measures for one search, charges the budget, records a trace, remembers the best program.
+    """Measures schedules for one search: it charges the budget, records each trial, and remembers the best program.
 
     A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session costs nothing. A
     kernel from the store counts as a trial, so a search does not depend on the store's content. Elapsed time is the session's own
@@ -111,7 +118,10 @@ class SearchSession(Generic[Node]):
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """Make a session. The clock starts at the first use. `on_trial` is called with every new row of the trace."""
+        """Make a session for a task. The clock starts at the first use. `on_trial` is called with every new row of the trace.
+
+        With a `store`, measurements are read from it and written to it.
+        """
         self.task, self.graph, self.backend, self.budget = task, graph, backend, budget
         self.trace: list[TraceRow] = []
         self.evaluations = 0
@@ -119,7 +129,7 @@ class SearchSession(Generic[Node]):
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
         self.times = True
-        """Whether this search compares times, so that kernels that were only verified (`UNTIMED`) are tried again."""
+        """Whether this search compares times. If so, kernels that the store has only verified (`UNTIMED`) are measured again."""
         self.verified_here: set[str] = set()
         """Digests of the kernels that this session verified itself, without the store."""
         self._on_trial = on_trial
@@ -132,17 +142,20 @@ class SearchSession(Generic[Node]):
 
     @property
     def trials(self) -> int:
-        """Number of trials so far."""
+        """Return the number of trials so far."""
         return len(self.trace)
 
     @property
     def best(self) -> tuple[Node, Measurement] | None:
-        """(fastest OK node, its measurement), the earlier of two equally fast nodes; None before the first OK trial."""
+        """Return (fastest OK node, its measurement); None before the first OK trial.
+
+        The earlier of two equally fast nodes counts.
+        """
         return self._best
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first use, plus the recorded seconds of trials that the store or a table answered."""
+        """Return the seconds since the first use, plus the recorded seconds of trials that the store or a table answered."""
         return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
 
     def measure(self, schedules: Sequence[Node]) -> list[Measurement]:
@@ -199,7 +212,11 @@ class SearchSession(Generic[Node]):
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Measure new kernels in order until the seconds run out, or read them from the store. Return the tried digests."""
+        """Get the measurements of kernels that this session has not tried, and record each as a trial.
+
+        `fresh` maps a kernel's digest to its schedule. A measurement comes from the store or, if it has none, from the backend.
+        The method stops when the budget's seconds are spent. Return the digests of the kernels that have a measurement now.
+        """
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
@@ -223,7 +240,11 @@ class SearchSession(Generic[Node]):
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's measurement of a kernel; None if it is missing, in MOODS, imported, or of another compiler."""
+        """Return the store's measurement of a kernel; None if there is none that this search can use.
+
+        Not usable are measurements from another user or compiler, of kernels that were only verified, and with the status
+        TIMEOUT, CRASHED or IMPLAUSIBLE, which may come from noise.
+        """
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
@@ -246,10 +267,10 @@ class SearchSession(Generic[Node]):
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Record in the store that this program is the result of a search. `tuned` prefers it to faster trials.
+        """Mark a program in the store as the result of a search, so that `tuned` prefers it to faster trials.
 
-        Results of earlier searches that this search measured too have lost against it, so they become plain trials. The budget in
-        trials is recorded, unless the seconds were spent first.
+        Programs that earlier searches marked, and that this search measured too, have lost against it and are unmarked. The
+        budget in trials is recorded with the program, unless the seconds were spent first.
         """
         if self._store is None or not self.backend.stored:
             return
@@ -267,7 +288,7 @@ class SearchSession(Generic[Node]):
 
     @property
     def first_error(self) -> str:
-        """Error text of the first failed trial; empty if none failed."""
+        """Return the error text of the first failed trial; empty if none failed."""
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
@@ -283,7 +304,7 @@ class SearchSession(Generic[Node]):
 
 
 class Session(SearchSession[Schedule]):
-    """A session over schedules of an operator. The graph has a model, whose evaluations the budget limits too."""
+    """A session that measures schedules of an operator. The budget also limits evaluations of the graph's analytic model."""
 
     task: Task
     graph: ConstructionGraph
@@ -316,7 +337,7 @@ class Session(SearchSession[Schedule]):
         return super().measure(schedules)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Predicted seconds, float64 [B], of schedules or rows int32 [B, ROW]; charged to the budget.
+        """Predict the seconds of schedules, or of rows int32 [B, ROW]: float64 [B]. The budget is charged.
 
         BudgetSpent before any evaluation, if the budget allows fewer evaluations.
         """
@@ -338,7 +359,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """Function that calls a bound method, or does nothing once the object is deleted.
+    """Wrap a bound method in a function that does nothing once the method's object is deleted.
 
     It holds the object weakly; otherwise session and graph would keep each other alive.
     """

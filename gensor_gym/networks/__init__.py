@@ -1,1 +1,1 @@
-"""Whole networks: a dataflow graph with its weights, a plan that groups nodes into kernels, one library that runs it."""
+"""Whole networks: a dataflow graph with its weights, a plan that groups nodes into kernels, and one library that runs them."""

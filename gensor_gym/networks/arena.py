@@ -1,4 +1,4 @@
-"""Memory of the values between kernels: one block, in which memory is reused after a value's last use."""
+"""Memory of the values between kernels: one block (the arena), in which memory is reused after a value's last use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gensor_gym.codegen.c.text import round_up
 from gensor_gym.codegen.runtime.memory import ALIGNMENT
 
 CHUNK = 32
-"""Number of ranges of memory that `_warmth` scores at a time."""
+"""Number of ranges of memory that `_warmth` compares with a value's possible positions at a time."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A value's size in bytes and its lifetime: the step that computes it, and the last step that reads it."""
+    """A value's size in bytes and its lifetime: the index of the step that computes it, and of the last step that reads it."""
 
     name: str
     bytes: int
@@ -28,19 +28,19 @@ class Life:
 
 @dataclass(frozen=True)
 class Arena:
-    """Name of a value -> offset in bytes; size of the block in bytes."""
+    """Result of placing values in memory: the offset in bytes of each value by name, and the size of the block in bytes."""
 
     offsets: Mapping[str, int]
     bytes: int
 
 
 def rounded(size: int) -> int:
-    """`size` in bytes, rounded up to a multiple of `ALIGNMENT`."""
+    """Round a size in bytes up to a multiple of `ALIGNMENT`."""
     return round_up(size, ALIGNMENT)
 
 
 def bound(lives: Sequence[Life]) -> int:
-    """Largest number of bytes that are live in one step: a lower bound on the size of an arena."""
+    """Return the largest number of bytes that are in use during one step: a lower bound on the size of an arena."""
     more = np.zeros(2 + max((life.last for life in lives), default=-1), dtype=np.int64)
     for life in lives:
         more[life.first] += rounded(life.bytes)
@@ -57,7 +57,7 @@ def _none(lives: Sequence[Life]) -> Arena:
 
 
 class _Placed:
-    """Values placed in an arena so far, as arrays, because an unrolled recurrence has thousands."""
+    """Values placed in an arena so far, kept as arrays, because an unrolled recurrent network has thousands of values."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         self._values = np.zeros((4, len(lives)), dtype=np.int64)
@@ -66,7 +66,7 @@ class _Placed:
         self.end = 0
 
     def put(self, life: Life, offset: int) -> None:
-        """Place a value at an offset."""
+        """Place a value at an offset in bytes."""
         end = offset + rounded(life.bytes)
         self._values[:, len(self.offsets)] = life.first, life.last, offset, end
         self._edges |= {offset, end}
@@ -74,9 +74,10 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Free offsets during a value's lifetime, int64 in order, among 0 and all starts and ends of placed values.
+        """Return the offsets at which a value can be placed without overlap during its lifetime, int64 in ascending order.
 
-        A value does not overlap the inputs of the step that computes it.
+        Candidates are 0 and all starts and ends of placed values. The value must not overlap the inputs of the step that computes
+        it.
         """
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
@@ -88,18 +89,18 @@ class _Placed:
 
     @property
     def arena(self) -> Arena:
-        """The arena of the placed values."""
+        """Return the placement of all values so far as an `Arena`."""
         return Arena(self.offsets, self.end)
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """A small arena: the smaller of two placements, by size and by size times lifetime."""
+    """Place values so that the arena is small: largest values first, or by size times lifetime, whichever needs fewer bytes."""
     by_area = _placed(lives, lambda life: -life.bytes * (life.last - life.first + 1))
     return min(_by_size(lives), by_area, key=lambda made: made.bytes)
 
 
 def _by_size(lives: Sequence[Life]) -> Arena:
-    """The placement "greedy by size" of Pisarchyk and Lee (arXiv 2001.03288), section 4.3: the largest values first."""
+    """Place values by "greedy by size" of Pisarchyk and Lee (arXiv 2001.03288), section 4.3: the largest values first."""
     return _placed(lives, lambda life: -life.bytes)
 
 
@@ -111,7 +112,7 @@ def _placed(lives: Sequence[Life], order: Callable[[Life], int]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """Arena that reuses recently read memory, which may still be cached. Values are placed in the order of creation.
+    """Place values in memory that was read recently and may still be cached, in the order in which they are computed.
 
     The arena stays within the size of `_by_size` if possible. A value that does not fit there gets the lowest free offset.
     """
@@ -131,10 +132,10 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """Score of each start: the latest step that read any of its bytes, plus the fraction of its bytes that was read then.
+    """Score each start offset for a value: the latest step that read any of its bytes there, plus the fraction that it read.
 
-    `read` maps the memory of a dead value (start, end) to the step of its last read, in the order of steps. Scores of starts that
-    are not the best may be too low.
+    `read` maps the memory of a value that is no longer used, (start, end), to the step of its last read, in the order of steps.
+    Scores of starts that are not the best may be too low.
     """
     size, warm, recent = rounded(life.bytes), np.zeros(len(starts)), reversed(read.items())
     while some := list(itertools.islice(recent, CHUNK)):
@@ -147,13 +148,14 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Name -> placement of values: without reuse, in a small arena, or in the most recently read memory."""
+"""Name of a mode -> function that places values: without reuse of memory, in a small arena, or in the most recently read memory.
+"""
 DEFAULTS = {"cpu": "hot", "gpu": "whole"}
-"""Kind of hardware -> default mode. Most arenas fit into a GPU's second-level cache."""
+"""Kind of hardware (`cpu` or `gpu`) -> default mode. Most arenas fit into a GPU's second-level cache."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:
-    """Place values in an arena; ValueError for an unknown mode."""
+    """Place values in one block of memory by one of `MODES`. ValueError for an unknown mode."""
     if mode not in MODES:
         raise ValueError(f"arena {mode!r}: expected one of {', '.join(MODES)}")
     return MODES[mode](lives)

@@ -20,7 +20,8 @@ from gensor_gym.networks.steps import Step
 
 ENTRY = "gg_network_exported"
 MOST_BYTES = (1 << 31) - (1 << 26)
-"""Largest number of bytes of weights: the default reach of a library's code on x86, minus space for the code."""
+"""Largest number of bytes of weights: 2 GB, the default reach of addresses in a library's code on x86, minus space for the code.
+"""
 _WEIGHTS = """/* Constants, packed weights and, beside those, scratch: pages that are written become the process's own. */
     .data
     .balign 64
@@ -36,7 +37,7 @@ def export_network(
     plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, folder: str | Path, threads: int,
     known: Sequence[Mapping[str, Any]], library: str,
 ) -> Exported:  # fmt: skip
-    """Write a loaded network with its packed weights into a folder. The library needs no Python.
+    """Write a loaded network with its packed weights into a folder, as a library that needs no Python.
 
     `known` has the manifest's facts about the kernel of each step.
 
@@ -65,7 +66,10 @@ def export_network(
 
 
 def _piece(kernel: Kernel, number: int) -> str:
-    """C text of a kernel with names of its own. Its packing function is never called, because weights are already packed."""
+    """Return the C text of a kernel, with `number` in the names of its functions so that they are unique in the library.
+
+    Its packing function is never called, because weights are already packed.
+    """
     packs = {kernel.prepares: f"pack_{number}", kernel.whole: f"whole_{number}"} if kernel.prepares else {}
     names = {kernel.launches[0].entry: f"piece_{number}"} | packs
     return "".join(f"#define {entry} {name}\n" for entry, name in names.items()) + kernel.source

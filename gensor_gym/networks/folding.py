@@ -1,4 +1,4 @@
-"""Folding of constants: expressions of constants are computed once, and factors of channels go into weights.
+"""Folding of constants: expressions of constants are computed once, and constant factors are multiplied into weights.
 
 For example, a batch normalisation after a product is a factor and an addend per channel. The factor goes into the weights; the
 addend stays as a bias.
@@ -28,7 +28,10 @@ from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
-    """Equivalent network with less work at each call. Its constants are computed in float64 and rounded once."""
+    """Return an equivalent network with less work at each call: constants are folded, and fewer nodes move data.
+
+    Its constants are computed in float64 and rounded once.
+    """
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
     return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))
@@ -49,7 +52,10 @@ def _with_slices_first(network: Network) -> Network:
 
 
 def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -> Network:
-    """`made` with origins of its new nodes. `instead` maps each to the node of `network` whose origin it gets."""
+    """Add the origins (torch operations) of the new nodes of `made`.
+
+    `instead` maps a new node to the node of `network` whose origin it gets.
+    """
     origins = {one: network.origins[old] for one, old in instead.items() if one in made.nodes and old in network.origins}
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
@@ -63,7 +69,10 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def with_constants_made(network: Network) -> Network:
-    """The network with constants for all values that depend only on constants, except broadcasts, which would be larger."""
+    """Compute all values that depend only on constants, and make them constants. Return the new network.
+
+    Broadcasts stay nodes, because their values would be larger. So do outputs.
+    """
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
@@ -76,7 +85,7 @@ def with_constants_made(network: Network) -> Network:
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.ndarray:
-    """Value of a node with constant inputs, in float64 or int64. A transpose or reshape keeps the type and may be a view."""
+    """Compute a node whose inputs are constants, in float64 or int64. A transpose or reshape keeps the type and may be a view."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
@@ -86,14 +95,14 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray], is_whole: bool) -> np.nd
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
-    """float64 values of a constant, which has bfloat16 as bits."""
+    """Convert a constant to float64. bfloat16 is stored as its bits."""
     return decode(array, "bfloat16").astype(np.float64)
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """The network with constant factors of a product's channels, as in normalisations, folded into the weights.
+    """Multiply constant factors of a product's channels, as in normalisations, into its weights. Return the new network.
 
-    The maps that multiplied or added become one map that adds a constant, under the name of the last map.
+    The maps that multiplied or added constants become one map that adds a constant, under the name of the last map.
     """
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()
@@ -119,7 +128,7 @@ def _with_factors_in_weights(network: Network) -> Network:
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """float32 product, computed in float64 and rounded once. NumPy works in chunks, without a float64 copy of the array."""
+    """Multiply in float64 and round once to float32. NumPy works in chunks, without a float64 copy of the array."""
     made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
     np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
     return made
@@ -129,8 +138,8 @@ def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
 class _Chain:
     """Successive maps after a product that multiply its channels by constants, or add constants to them.
 
-    `factor` and `addend` [channels] are the total effect. `place` is the index of the weights among the product's operands,
-    `axis` the weights' axis of channels.
+    `factor` and `addend` [channels] are their joint effect. `place` is the index of the constant weights among the product's
+    operands, `axis` the axis of the weights that has the channels.
     """
 
     place: int
@@ -141,7 +150,10 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """Longest `_Chain` after a product; None without constant weights, or if all factors of the chain are 1."""
+    """Find the longest sequence of maps after a product that multiply its channels by constants or add constants.
+
+    None if the product has no constant weights, or if all factors are 1.
+    """
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator
@@ -167,7 +179,10 @@ def _chain(network: Network, product: str) -> _Chain | None:
 
 
 def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
-    """("add" or "multiply", constants float64 [channels]) if a map combines `element` and a constant per channel; else None."""
+    """Return the function and the constants of a map that adds one constant per channel to `element`, or multiplies by it.
+
+    They are ("add" or "multiply", float64 [channels]). None for other nodes.
+    """
     if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
         return None
     names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]

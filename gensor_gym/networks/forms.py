@@ -1,4 +1,4 @@
-"""Form of a network's arguments and results for users: tensors in tuples, lists and dicts, and their data types."""
+"""Nested form of a network's arguments and results: tensors in tuples, lists and dicts, and their data types."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from typing import Any
 import numpy as np
 
 _TORCHS = ("bfloat16", "complex32")
-"""Data types that NumPy does not have."""
+"""Data types of torch that NumPy does not have."""
 Form = Any
-"""A tree of tuples, lists and dicts, and in results also of `Made`. A leaf is the number of a tensor, or a `Fixed`."""
+"""A tree of tuples, lists and dicts, and in results also of `Made`. A leaf is the index of a tensor, or a `Fixed`."""
 
 
 @dataclass(frozen=True)
 class Fixed:
     """An argument or result that is not a tensor: a number, a text or None, equal at every call.
 
-    `default` is the value of an omitted argument; ... means that it is required.
+    `default` is the value of an omitted argument; `...` means that it is required.
     """
 
     value: Any
     default: Any = ...
 
     def is_same(self, given: Any) -> bool:
-        """Whether `given` has the type and the value."""
+        """Return whether `given` has the type and the value of this constant."""
         return type(given) is type(self.value) and bool(given == self.value)
 
 
 @dataclass(frozen=True)
 class Made:
-    """An object of a class other than tuple, list or dict: its constructor, and the forms of the constructor's parts."""
+    """An object of a class other than tuple, list or dict: the function that makes it, and the forms of its arguments."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Form, ...]
 
 
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The tree with each leaf replaced by `change(leaf)` and each `Made` by its object. Containers keep their class."""
+    """Replace each leaf of a tree by `change(leaf)`, and each `Made` by its object. Return the tree.
+
+    Containers keep their class.
+    """
     if isinstance(tree, Made):
         return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):
@@ -54,12 +57,12 @@ def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def put_together(form: Form, outputs: Sequence[Any]) -> Any:
-    """The outputs arranged in a form."""
+    """Arrange outputs in a nested form, whose leaves are indices of outputs."""
     return changed(form, lambda end: end.value if isinstance(end, Fixed) else outputs[end])
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:
-    """Whether arguments are one tensor each, in order, followed only by optional arguments with their defaults."""
+    """Return whether arguments are one tensor each, in order, followed only by optional arguments with their defaults."""
     forms = list(takes.values())
     count = sum(isinstance(form, int) for form in forms)
     rest = (isinstance(form, Fixed) and form.is_same(form.default) for form in forms[count:])
@@ -67,9 +70,10 @@ def is_flat(takes: Mapping[str, Form]) -> bool:
 
 
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Tensors in a call's arguments, in order. `takes` has the forms of all arguments by name.
+    """Return the tensors in a call's arguments in order. `takes` has the forms of all arguments by name.
 
-    TypeError for arguments with other names or another form, ValueError for another value of a `Fixed` argument.
+    `called` names the network in messages, `given` and `named` are the positional and keyword arguments. TypeError for arguments
+    with other names or another form, ValueError for another value of a `Fixed` argument.
     """
     by_place = dict(zip(takes, given, strict=False))
     left_out = {name: form.default for name, form in takes.items() if isinstance(form, Fixed) and form.default is not ...}
@@ -107,13 +111,13 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 _MOST = {"int32": 2.0**31, "int64": 2.0**63}
-"""Integer type -> bound on the magnitude of numbers that are cast to it."""
+"""Integer type -> magnitude that numbers cast to it must stay below."""
 Types = Mapping[int, tuple[str, ...]]
 """Index of an output -> data types to which it is cast, in order."""
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Outputs, of NumPy or torch, cast to the data types that users get (`Network.types`).
+    """Cast outputs, of NumPy or torch, to the data types that users get (`Network.types`). Return all outputs.
 
     ValueError for a NumPy array if NumPy does not have the type.
     """
@@ -121,7 +125,7 @@ def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
-    """ValueError if a float32 output that is cast to integers exceeds their range."""
+    """Raise ValueError if a float32 output that is cast to integers exceeds their range."""
     for place, names in types.items():
         made, most = outputs[place], _MOST.get(names[0])
         if most is not None and "float" in str(made.dtype) and not bool((abs(made) < most).all()):

@@ -1,4 +1,4 @@
-"""Positions of every step's arrays in memory: in the caller's arrays, in the workspace of a call, or in fixed memory."""
+"""Positions of the arrays of each step (one kernel) in memory: in the caller's arrays, a call's workspace, or fixed memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
 WEIGHTS = 1
-"""Index of a kernel's input that is packed once, if the kernel packs its weights (`operators.traits.weights`)."""
+"""Index of the operand with the weights, which a kernel may pack once (`operators.traits.weights`)."""
 
 
 class Base(IntEnum):
-    """Base of an address: `enum gg_base` of `codegen/runtime/network.c`."""
+    """Kind of memory in which an array is: `enum gg_base` of `codegen/runtime/network.c`."""
 
     INPUT = 0
     OUTPUT = 1
@@ -28,7 +28,10 @@ class Base(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Position of an array. `at` is the index of an input or output, or an offset in bytes in workspace or fixed memory."""
+    """Position of an array. `at` is the index of an input or output, or an offset in bytes in workspace or fixed memory.
+
+    `before` is added to that position, in bytes.
+    """
 
     base: Base
     at: int
@@ -38,26 +41,27 @@ class Place:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of all arrays of a network."""
+    """Positions of all arrays of a network in memory."""
 
     values: Mapping[str, Place]
-    """Name of a value that a step reads or writes -> position. A constant that is only read packed has offset 0."""
+    """Name of a value that a kernel reads or writes -> its position. A constant that is only read packed has offset 0."""
     workspaces: tuple[Place, ...]
-    """Position of each step's workspace."""
+    """Position of the workspace of each step (kernel)."""
     arena: Arena
     """Offsets of the values between kernels, and the size of their memory."""
     needed: int
-    """Lower bound in bytes on the size of any arena."""
+    """Lower bound on the size of any arena for these values, in bytes."""
     workspace_bytes: int
-    """Bytes of a call's workspace: the arena, then the largest workspace of any loop."""
+    """Bytes of a call's workspace: first the arena, then space for the kernels' own workspaces, the largest that any loop needs.
+    """
     constants: frozenset[str]
-    """Names of the constants that are unpacked in fixed memory."""
+    """Names of the constants that kernels read in their original order, and that are therefore in fixed memory."""
     fixed_bytes: int
-    """Bytes of constants and packed weights."""
+    """Bytes of fixed memory: constants, packed weights, and workspaces that keep their content between calls."""
 
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
-    """Layout of memory for a plan whose steps have these kernels; ValueError for an unknown mode of the arena."""
+    """Lay out memory for a plan whose steps run these kernels. ValueError for an unknown mode of the arena."""
     network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
@@ -89,7 +93,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
 
 
 def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
-    """Names of the constants that some kernel reads unpacked."""
+    """Return the names of the constants that at least one kernel reads in their original order, not packed."""
     return frozenset(
         name
         for step, kernel in zip(plan.steps, kernels, strict=True)
@@ -99,7 +103,7 @@ def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
 
 
 def _returned(network: Network) -> dict[str, int]:
-    """Name of a value -> index of the output that uses its memory; ValueError if two outputs would share memory."""
+    """Return for each value that is in an output's memory the index of the output. ValueError if two outputs share one value."""
     roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")
@@ -107,9 +111,10 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def lives_of(plan: Plan) -> list[Life]:
-    """Lifetimes of the values between steps, in the order of creation. A value computed in parts begins with the first part.
+    """Return the lifetimes of the values between steps, in the order in which they are computed.
 
-    The steps of one loop count as one step, because all their values are live throughout the loop.
+    A value computed in parts begins with the first part. The steps of one loop count as one step, because all their values are in
+    use throughout the loop.
     """
     network, first, last = plan.network, dict[str, int](), dict[str, int]()
     of_loop = [(number, step) for number, some in enumerate(loops(plan.pieces)) for step in (plan.steps[one] for one in some)]

@@ -1,4 +1,4 @@
-"""Loads a plan and its kernels as one function of this process, without Python between kernels."""
+"""Loads a plan and its kernels as one native function of this process, without Python between kernels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Step(ctypes.Structure):
 
 
 class _Network(ctypes.Structure):
-    """`struct gg_network` of `network.c`. A mutex takes 40 bytes on Linux for 64-bit processors."""
+    """Python form of `struct gg_network` of `network.c`. A mutex takes 40 bytes on Linux for 64-bit processors."""
 
     _fields_ = [
         ("steps", ctypes.c_void_p), ("count", ctypes.c_long), ("fixed", ctypes.c_void_p), ("outputs", ctypes.c_long),
@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded` of `network.c`. `kept` keeps the memory alive to which its pointers point."""
+    """Python form of `struct gg_loaded` of `network.c`. `kept` keeps the memory alive to which its pointers point."""
 
     kept: Any
 
@@ -58,7 +58,7 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A loaded network, called as a kernel with arrays of NumPy or of a library with DLPack.
+    """A loaded network, which is called with arrays of NumPy or of a library with DLPack.
 
     Several threads may call it. Calls of a network with packed weights wait for one another.
     """
@@ -66,8 +66,8 @@ class NetworkFunction(NativeFunction):
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
         """Lay out memory, load the kernels, and pack weights once.
 
-        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or with tasks that do not fit its
-        loop.
+        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or if a kernel's tasks cannot be
+        combined to the tasks of the loop that it shares.
         """
         together = tasks_together(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
@@ -95,7 +95,11 @@ class NetworkFunction(NativeFunction):
         super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """Run the network as a kernel. ValueError also for ids outside their table, which a bound call does not check."""
+        """Run the network; arguments and errors are those of `NativeFunction`.
+
+        ValueError also for ids outside their table and for integers beyond exact arithmetic, which calls after `bind` do not
+        check.
+        """
         if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)
@@ -108,7 +112,7 @@ def _compiled(name: str) -> ctypes.CDLL:
 
 
 def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place]:
-    """Positions of a step's arrays in the order of `struct gg_step`; ValueError if there are too many."""
+    """Return the positions of a step's arrays in the order of `struct gg_step`. ValueError if there are too many."""
     if max(len(step.reads), len(step.writes)) > MOST_ARRAYS:
         raise ValueError(f"{step.computation}: {len(step.reads)} inputs, expected at most {MOST_ARRAYS} of one kernel")
     found = [*(layout.values[name] for name in (*step.reads, *step.writes)), workspace]
@@ -131,7 +135,7 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
 
 
 def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
-    """The array in row-major order. All threads copy a transposed matrix, such as torch's weights, to `room`."""
+    """Return the array in row-major order. Threads copy a transposed matrix, such as torch's weights, to the buffer `room`."""
     if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
     made = room[: array.size].reshape(array.shape)
@@ -147,7 +151,7 @@ def _turn() -> Any:
 
 
 def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
-    """Pack weights into fixed memory. Kernels that pack read only the packed weights afterwards."""
+    """Pack weights into fixed memory as the kernels read them. Kernels that pack read only the packed weights afterwards."""
     packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
     team, constants = ctypes.byref(runtime(threads)), plan.network.constants
     weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]

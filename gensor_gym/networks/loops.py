@@ -1,8 +1,9 @@
-"""Pieces that run in one parallel loop: a task computes its rows of each piece in order, without waits between pieces.
+"""Pieces (kernels of a plan) that run in one parallel loop over rows.
 
-This follows the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel
-loops of adjacent pieces. No task may read values that another task computes, so values computed in the loop are read only row by
-row. A piece has rows if it is a product of two matrices, a row nest, or a product with a row nest after it.
+A task of the loop computes its rows of each piece in order, without waits between pieces. This follows the coarse-grain fusion of
+oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel loops of adjacent kernels. No task may
+read values that another task computes, so values computed in the loop are read only row by row. A piece can be part of a loop if
+it is a product of two matrices, a row nest (maps and reductions of each row), or a product with a row nest after it.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from gensor_gym.networks.steps import Step
 from gensor_gym.operators.types import Operator
 
 MOST_TOGETHER = 16
-"""Largest number of pieces of one loop: `GG_TOGETHER` of `network.c`."""
+"""Largest number of kernels that share one loop: `GG_TOGETHER` of `network.c`."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Number of rows of a step, and how it reads its inputs."""
+    """Number of rows that a step (one kernel) computes, and for each of its inputs whether it is read row by row."""
 
     count: int
     read: tuple[bool, ...]
-    """For each value that the step reads: whether a row of the result depends only on the same row of the value."""
+    """For each input of the step: whether a row of the result depends only on the same row of the input."""
 
 
 def rows_of(step: Step) -> Rows:
-    """Rows of a step; ValueError if it has no rows, or does not write them contiguously and in order."""
+    """Return how many rows a step computes and how it reads its inputs. ValueError if it does not compute rows in order."""
     computation = step.computation
     if isinstance(computation, Operator):
         return Rows(shape_of(computation).rows if len(computation.spatial) == 2 else 0, _of_product(computation))
@@ -49,7 +50,10 @@ def rows_of(step: Step) -> Rows:
 
 
 def _of_product(op: Operator) -> tuple[bool, ...]:
-    """For each operand, whether it is read row by row: the left matrix, and operands of post-ops with the output's shape."""
+    """Return for each operand of a product whether it is read row by row.
+
+    The left matrix is, and so are operands of its epilogue that have the output's shape.
+    """
     shape_of(op)
     if len(op.spatial) != 2:
         raise ValueError(f"{op} has a batch: expected rows of one matrix")
@@ -59,7 +63,10 @@ def _of_product(op: Operator) -> tuple[bool, ...]:
 
 
 def _of_panel(graph: Dataflow) -> Rows:
-    """Rows of a product with a row nest after it. A value is read row by row if product and row nest both do so."""
+    """Return the rows of a product with a row nest (maps and reductions of each row) after it.
+
+    An input is read row by row if product and row nest both read it so.
+    """
     panel = panel_of(graph)
     _check_written(panel.nest)
     of_product = _of_product(panel.product)
@@ -87,7 +94,7 @@ def _is_read(access: Access, tensor: str) -> bool:
 
 
 def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
-    """Yield the indices of the pieces of each loop."""
+    """Group pieces by the loop in which they run. Yield the indices of the pieces of each loop."""
     found: list[int] = []
     for number, piece in enumerate(pieces):
         if found and not piece.follows:
@@ -98,7 +105,7 @@ def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
 
 
 def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
-    """Reason why the pieces cannot run in their loops; empty if they can."""
+    """Return the reason why pieces cannot share their loops; empty if they can."""
     if pieces and pieces[0].follows:
         return f"{pieces[0].nodes[0]} follows nothing: expected a piece before it"
     for numbers in loops(pieces):
@@ -128,7 +135,7 @@ def _fault_of(network: Network, together: Sequence[Piece]) -> str:
 
 
 def task_rows(pieces: Sequence[Piece]) -> list[int]:
-    """Number of rows per task, for each piece that shares a loop; 0 for a piece with a loop of its own."""
+    """Return the number of rows per task for each piece that shares a loop; 0 for a piece with a loop of its own."""
     found = []
     for numbers in loops(pieces):
         found += [pieces[numbers[1]].follows if len(numbers) > 1 else 0] * len(numbers)
@@ -136,7 +143,7 @@ def task_rows(pieces: Sequence[Piece]) -> list[int]:
 
 
 def tasks_together(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> list[int]:
-    """Number of consecutive tasks of each piece's kernel in one task of its loop; 1 for a piece with a loop of its own.
+    """Return for each piece how many consecutive tasks of its kernel are one task of its loop; 1 for a loop of its own.
 
     ValueError for a kernel whose tasks do not add up to the rows of the loop's task.
     """

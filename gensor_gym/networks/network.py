@@ -21,7 +21,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE
 
 @dataclass(frozen=True)
 class Called:
-    """The signature of a network's call, without weights. It is a `Computation`."""
+    """Signature of a network's call: inputs, outputs and amount of work, without weights. It is a `Computation`."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -30,15 +30,15 @@ class Called:
     flops: int
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Name of an input with row ids -> number of rows of its table."""
+    """Name of an input with row ids (indices) -> number of rows of its table."""
     limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Name of an integer input -> its largest magnitude (`Network.limits`)."""
+    """Name of an integer input -> largest magnitude for which results are exact (`Network.limits`)."""
 
     def __str__(self) -> str:
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """ValueError for ids outside their table, and for integer inputs beyond exact arithmetic.
+        """Raise ValueError for ids outside their table, and for integer inputs too large to give exact results (`limits`).
 
         An input of another shape is not checked.
         """
@@ -56,26 +56,29 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A graph, its weights, and the operation from which each node comes."""
+    """A dataflow graph, its weights, and the torch operation from which each node comes."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
     """Name of a constant input -> its array, in any memory order."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`. `cut_all` keeps nodes of one operation together."""
+    """Name of a node -> its torch operation, such as `layer1.0.conv1: conv2d`. `cut_all` keeps nodes of one operation together.
+    """
     unread: Mapping[int, Value] = field(default_factory=dict)
-    """Index of an input of a call that no node reads -> the input."""
+    """Index of an input of a call that no node reads -> that input."""
     form: Form = None
-    """Form of the user's result, whose leaves are numbers of outputs; None for one output, or a tuple of all outputs."""
+    """Nested form of the user's result, whose leaves are indices of outputs; None for one output, or a tuple of all outputs."""
     types: Types = field(default_factory=dict)
     """Index of an output -> data types to which it is cast, in order. Outputs without casts are missing."""
     arguments: Mapping[str, Form] | None = None
-    """Name of a user's argument -> form, whose leaves are numbers of inputs; None if each input is an argument of its name."""
+    """Name of a user's argument -> nested form, whose leaves are indices of inputs; None if each input is an argument of its
+    name.
+    """
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Name of an integer input of arithmetic -> largest magnitude for which kernels are exact."""
+    """Name of an integer input that is used in arithmetic -> largest magnitude for which kernels are exact."""
 
     def __post_init__(self) -> None:
-        """ValueError unless every constant input has an array of its shape and type."""
+        """Check that every constant input has an array of its shape and type; ValueError otherwise."""
         wanted = {value.name: value for value in self.graph.inputs if value.constant}
         given = {name: array.shape for name, array in self.constants.items()}
         shapes = {name: value.shape for name, value in wanted.items()}
@@ -89,7 +92,7 @@ class Network:
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
-        """Inputs of a call, in order."""
+        """Return the inputs of a call in order, also those that no node reads."""
         found = [value for value in self.graph.inputs if not value.constant]
         for number, value in sorted(self.unread.items()):
             found.insert(number, value)
@@ -97,38 +100,38 @@ class Network:
 
     @cached_property
     def takes(self) -> Mapping[str, Form]:
-        """Name -> form of the user's arguments, in order."""
+        """Return the form of each argument of the user by name, in order."""
         return {value.name: place for place, value in enumerate(self.inputs)} if self.arguments is None else self.arguments
 
     @cached_property
     def called(self) -> Called:
-        """Signature of the network's call."""
+        """Return the signature of the network's call."""
         own = self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes
         return Called(*own, self.id_limits, self.limits)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """Outputs of a call, in order."""
+        """Return the outputs of a call, in order."""
         return self.graph.outputs
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of an input with row ids -> number of rows of its table."""
+        """Return the number of rows of the table for each input that has row ids (indices), by the input's name."""
         return self.graph.id_limits
 
     @property
     def dtype(self) -> str:
-        """Data type of the arithmetic."""
+        """Return the data type of the arithmetic."""
         return self.graph.dtype
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations of a call."""
+        """Return the number of floating-point operations of a call."""
         return self.graph.flops
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any program must move: inputs, weights and outputs once each."""
+        """Return the bytes that any program must move: inputs, weights and outputs once each."""
         return self.graph.compulsory_bytes
 
     def __str__(self) -> str:
@@ -136,35 +139,47 @@ class Network:
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """Name of a value that is not an input -> the node that computes it."""
+        """Return the node that computes each value by the value's name. Inputs have none."""
         return self.graph.makers
 
     def source_of(self, name: str) -> str:
-        """Name of the value behind one or several views; `name` itself if it is no view."""
+        """Follow views (such as reshapes) from a value to the value that is computed.
+
+        Return its name; `name` itself if it is no view.
+        """
         return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:
-        """Name of the value whose memory a value uses: the source of a reshape, else `name` itself."""
+        """Return the name of the value in whose memory a value is: the source of a reshape, else `name` itself."""
         return self.graph.behind(name, (Reshape,))[-1]
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """Cache of facts about pieces and nodes. Plans of the network share it, because they differ in only a few pieces."""
+        """Return a cache of facts about pieces and nodes.
+
+        All plans of the network share it, because they differ in few pieces.
+        """
         return {}
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Name of a node -> its index in the graph's order."""
+        """Return each node's index in the graph's order, by name."""
         return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
 
     @cached_property
     def joins(self) -> Mapping[str, tuple[str, int]]:
-        """Name of a value computed inside another value's memory -> (the other value, offset in bytes); see `dataflow.joins`."""
+        """Return which values are computed inside another value's memory, as parts of a concatenation; see `dataflow.joins`.
+
+        It maps a name to (the other value, offset in bytes).
+        """
         return joins(self.graph)
 
     @cached_property
     def cuts(self) -> Mapping[str, tuple[str, int]]:
-        """Name of a slice that is read in place -> (value that contains it, offset in bytes); see `dataflow.joins`."""
+        """Return which slices are read in place, inside another value's memory; see `dataflow.joins`.
+
+        It maps a slice's name to (the value that contains it, offset in bytes).
+        """
         return cuts(self.graph)
 
     @cached_property
@@ -173,7 +188,7 @@ class Network:
 
     @cached_property
     def _joined(self) -> dict[str, list[str]]:
-        """Name of a value that is computed in parts -> its parts, in order."""
+        """Return the parts of each value that is computed in parts, such as a concatenation, by name and in order."""
         found: dict[str, list[str]] = {}
         for part, (whole, _) in self.joins.items():
             found.setdefault(whole, []).append(part)
@@ -184,11 +199,11 @@ class Network:
         return frozenset(self._joined) | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
-        """Whether a node needs no kernel: a view, a join of parts computed in place, or a slice read in place."""
+        """Return whether a node needs no kernel: a view, a join of parts computed in place, or a slice read in place."""
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
-        """(outermost value whose memory contains a value, offset there in bytes)."""
+        """Return where a value is in memory: (outermost value whose memory contains it, offset there in bytes)."""
         root, before = self.root_of(name), 0
         while root in self._within:
             root, more = self._within[root]
@@ -196,7 +211,7 @@ class Network:
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """Names of the values that kernels compute for a value: itself, or its parts if it is computed in parts.
+        """Return the names of the values that kernels compute for a value: itself, or its parts if it is computed in parts.
 
         For a slice that is read in place they are those of the value that contains it.
         """
@@ -207,7 +222,7 @@ class Network:
         return [one for part in self._joined[name] for one in self.made_by(part)]
 
     def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
-        """Reference outputs in float64, each with an error bound that is propagated node by node."""
+        """Compute the outputs in float64, each with an error bound that is propagated node by node."""
         given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
 
@@ -216,7 +231,7 @@ def needed(
     name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str], whole: Set[str] = frozenset(),
     rounded: Set[tuple[str, str]] = frozenset(),
 ) -> Dataflow:  # fmt: skip
-    """Graph of only the nodes and inputs on which the outputs `returns` depend.
+    """Build a graph of only the nodes and inputs on which the outputs `returns` depend.
 
     `whole` names the nodes that compute in int64, `rounded` the values that are rounded when stored (`Dataflow.rounded`).
     """
@@ -232,7 +247,7 @@ def needed(
 
 
 def held(array: np.ndarray, dtype: str) -> np.ndarray:
-    """A constant as kernels read it: in its data type, bfloat16 as bits."""
+    """Convert a constant to the data type in which kernels read it; bfloat16 is stored as its bits."""
     return array if array.dtype == ARRAY_DTYPE[dtype] else encode(array, dtype)
 
 
@@ -240,9 +255,10 @@ def pruned(
     network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray],
     rounded: Set[tuple[str, str]] = frozenset(),
 ) -> Network:  # fmt: skip
-    """Network of these inputs, nodes and constants, without everything that no output needs.
+    """Build a network from new inputs, nodes and constants, without everything that no output needs.
 
-    `rounded` are values to round in addition to the network's (`Dataflow.rounded`).
+    The rest, such as outputs and arguments, is that of `network`. `rounded` are values to round in addition to the network's
+    (`Dataflow.rounded`).
     """
     makers = dict(nodes)
     kinds = {one for one in network.graph.rounded | rounded if isinstance(makers.get(one[0]), Map | Reduce)}
@@ -255,7 +271,7 @@ def pruned(
 
 
 def in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
-    """Nodes in an order in which each comes after the nodes that it reads."""
+    """Sort nodes so that each comes after the nodes that it reads."""
     found: dict[str, Node] = {}
     for start in made:
         waiting = [start]

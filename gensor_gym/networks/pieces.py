@@ -1,6 +1,7 @@
-"""A piece of a plan: the nodes of one kernel, and its anchor.
+"""A piece of a plan: the nodes that one kernel computes.
 
-One node, such as a product, is the host. The anchor is the loop of the host in which the kernel computes the other nodes.
+The first node, such as a product, determines the kernel's loops. The *anchor* names the loop in which the other nodes are
+computed.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ ANCHORS = {
     "panel": "on whole rows of a product, where a task has finished all columns of them",
     "block": "on each block of rows of a product, which a thread keeps until a second product has added them up",
 }
-"""Anchor -> the loop of the host in which the other nodes of a piece are computed."""
+"""Anchor -> the loop of the first node in which the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
-"""Anchors that the text of a piece names. The anchors tile and row follow from the host."""
+"""Anchors that the text of a piece names. The others, tile and row, follow from the first node."""
 
 
 @lru_cache(maxsize=4096)
 def _fault(computation: Dataflow, is_panel: bool) -> str:
-    """Reason why a computation has no kernel; empty if it has one. Cached, because a network has many equal layers."""
+    """Return the reason why a fused computation has no kernel; empty if it has one.
+
+    With `is_panel`, it must be a product with maps and reductions of its rows. Cached, because a network has many equal layers.
+    """
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:
@@ -41,15 +45,22 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """Nodes of one kernel, in an order in which they can be computed, and their anchor."""
+    """The nodes of one kernel, in an order in which they can be computed.
+
+    `anchor`, a key of `ANCHORS`, is the loop of the first node in which the others are computed.
+    """
 
     nodes: tuple[str, ...]
     anchor: str
     follows: int = 0
-    """Number of rows per task if the piece shares the loop of the previous piece (`networks.loops`), else 0."""
+    """Number of rows per task if the kernel shares the loop of the previous one (`networks.loops`), else 0."""
 
     def __str__(self) -> str:
-        """One line that `Piece.parse` reads: `follows` if not 0, the anchor unless it is implied, names of the nodes."""
+        """Return the piece as one line, which `Piece.parse` reads.
+
+        It has `+ROWS` if the kernel shares the loop of the previous one, with ROWS rows per task; `@ANCHOR` unless the first node
+        implies the anchor; and the names of the nodes.
+        """
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
@@ -68,7 +79,10 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
-        """Computation of the piece's kernel, cached in the network; ValueError if no kernel supports it at the anchor."""
+        """Return the computation of the piece's kernel, cached in the network.
+
+        ValueError if no kernel computes these nodes in the loop `anchor`.
+        """
         key = self.nodes, self.anchor
         if key not in network.known:
             network.known[key] = self._step(network)
@@ -95,7 +109,7 @@ class Piece:
 
 
 def _follows(word: str) -> int:
-    """Number of rows in a word such as `+64`; ValueError for other words."""
+    """Read a piece's number of rows per task from a word such as `+64`. ValueError for other words."""
     rows = int(word[1:]) if re.fullmatch(r"\+\d{1,9}", word) else 0
     if rows < 1:
         raise ValueError(f"a piece follows by {word!r}: expected + and a number of rows from 1 on")
@@ -103,10 +117,10 @@ def _follows(word: str) -> int:
 
 
 def implied(network: Network, nodes: Sequence[str]) -> str:
-    """Anchor that follows from the host, the first node: `tile` for a product, else `row`."""
+    """Return the anchor (the loop that computes all nodes but the first): `tile` if the first is a product, else `row`."""
     return "tile" if isinstance(network.nodes[nodes[0]], Contract) else "row"
 
 
 def piece_of(network: Network, nodes: Sequence[str]) -> Piece:
-    """Piece of these nodes, at the anchor that follows from the host."""
+    """Make a piece of these nodes. Its anchor follows from the first node."""
     return Piece(tuple(nodes), implied(network, nodes))

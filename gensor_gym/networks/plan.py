@@ -1,4 +1,4 @@
-"""A plan: the nodes of each kernel and the kernels of each loop. It can be printed and parsed."""
+"""A plan: which nodes of a network each kernel computes, and which kernels share a loop. It can be printed and parsed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gensor_gym.networks.steps import Step, visible
 
 @dataclass(frozen=True)
 class Plan:
-    """Pieces of a network in the order in which they run."""
+    """A partition of a network's nodes into kernels ("pieces"), in the order in which they run."""
 
     network: Network
     pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
-        """Text with a line per piece, which `Plan.parse` reads."""
+        """Return a text with a line for each piece, which `Plan.parse` reads."""
         return "\n".join(map(str, self.pieces))
 
     @classmethod
@@ -31,14 +31,14 @@ class Plan:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Computations of the pieces in order; ValueError if the plan is illegal."""
+        """Return the computations of the pieces in order. ValueError if the plan is illegal."""
         if fault := self.fault:
             raise ValueError(f"a plan of {self.network.graph.name}: {fault}")
         return tuple(piece.step(self.network) for piece in self.pieces)
 
     @cached_property
     def fault(self) -> str:
-        """Reason why the plan is illegal; empty if it is legal.
+        """Return the reason why the plan is illegal; empty if it is legal.
 
         In a legal plan every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each
         piece has a kernel, and a task of a loop reads only its own rows of values computed in that loop (`networks.loops`).
@@ -61,7 +61,10 @@ class Plan:
 
 
 def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """Plan in which every piece comes after the pieces that it reads; None if they form a cycle. Loops stay together."""
+    """Sort pieces so that each comes after the pieces that it reads. Return the plan; None if they form a cycle.
+
+    Pieces of one loop stay together.
+    """
     made = {value.name for value in network.graph.inputs}
     left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
     while left:
@@ -80,7 +83,7 @@ def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> b
 
 
 def reads_of(network: Network, piece: Piece) -> frozenset[str]:
-    """Names of the values that a piece reads and does not compute, cached in the network.
+    """Return the names of the values that a piece reads and does not compute, cached in the network.
 
     A view counts as its source, and a value that is computed in parts as its parts.
     """
@@ -94,7 +97,10 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Plan with one operation per piece. A product's kernel also computes the elementwise operations after it, as post-ops."""
+    """Make the plan with one operation of the module per piece.
+
+    A product's kernel also computes the elementwise operations after it, as its epilogue.
+    """
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
@@ -113,7 +119,10 @@ def cut_all(network: Network) -> Plan:
 
 
 def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
-    """The pieces after each row nest takes the slices that only it reads, which it then reads in place."""
+    """Merge slices into the row nest (maps and reductions of each row) that alone reads them, so that it reads them in place.
+
+    `of` maps a node to its piece. Return the pieces that are left.
+    """
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
         if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):
@@ -126,7 +135,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
 
 
 def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
-    """A piece of slices that the piece `rows` can take, because only `rows` reads them; None if there is none."""
+    """Find a piece of slices that only the piece `rows` reads and that its kernel can compute too. None if there is none."""
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
@@ -137,7 +146,10 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
-    """Piece that can take a node: of a product that the node reads, or of the node's operation; None if there is none."""
+    """Find a piece whose kernel can compute a node too: that of a product which it reads, or of the node's own operation.
+
+    None without one. `of` maps a node to its piece.
+    """
     roots = map(network.source_of, network.nodes[name].inputs)
     sources = {network.places[piece[0]]: piece for root in roots if (piece := of.get(root)) is not None}
     latest = [sources[place] for place in sorted(sources, reverse=True)]
@@ -151,7 +163,10 @@ def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] 
 
 
 def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str]]) -> bool:
-    """Whether a node's other inputs depend on the piece, directly or through other pieces."""
+    """Return whether a node must wait for the piece, and so cannot join it: its other inputs depend on the piece.
+
+    They may depend on it through other pieces, too.
+    """
     first = min(network.places[one] for one in piece)
     waiting = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
     seen = set(waiting)

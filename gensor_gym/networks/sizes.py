@@ -1,4 +1,4 @@
-"""Networks of one module for several sizes of inputs (buckets): choice by size, padding, and cutting of results."""
+"""Networks of one module for several sizes of inputs (buckets): choice of a bucket, padding of inputs, cutting of results."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from gensor_gym.networks.network import Network
 
 Shape = tuple[int, ...]
 Axes = tuple[tuple[int, int] | None, ...]
-"""For each axis of an output: (input, axis) of the same size in every network; None if all networks have one size."""
+"""For each axis of an output: (input, axis) that has the same size in every network; None if all networks have one size."""
 
 
 def shapes_of(network: Network) -> list[Shape]:
-    """Shapes of a network's inputs."""
+    """Return the shapes of a network's inputs."""
     return [value.shape for value in network.inputs]
 
 
 def holds(bucket: Sequence[Shape], given: Sequence[Shape]) -> bool:
-    """Whether each input has the rank of the bucket's input and is no larger along any axis."""
+    """Return whether inputs of the shapes `given` fit into a bucket: equal ranks, and no axis longer than the bucket's."""
     pairs = [*zip(bucket, given, strict=True)]
     return all(len(most) == len(shape) and all(map(int.__ge__, most, shape)) for most, shape in pairs)
 
 
 def padded(given: Sequence[Any], network: Network, padding: Mapping[str, float]) -> list[Any]:
-    """The inputs, of NumPy, torch or CuPy, padded at the end of their axes to the network's shapes."""
+    """Pad inputs, of NumPy, torch or CuPy, at the end of their axes to the shapes of the network's inputs.
+
+    `padding` has the value for each input by name, 0 by default.
+    """
     return [
         array if tuple(array.shape) == value.shape else _padded(array, value.shape, padding.get(value.name, 0))
         for array, value in zip(given, network.inputs, strict=True)
@@ -42,7 +45,10 @@ def _padded(array: Any, shape: Shape, value: float) -> Any:
 
 
 def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -> tuple[Any, ...]:
-    """The outputs without padding, as views. `shapes` are those of the inputs before padding."""
+    """Cut the padding off outputs. Return views. `shapes` are those of the inputs before padding.
+
+    `axes` has for each axis of an output the input axis that gives its size.
+    """
     return tuple(
         output[tuple(slice(None) if of is None else slice(shapes[of[0]][of[1]]) for of in own)]
         for output, own in zip(outputs, axes, strict=True)
@@ -50,10 +56,11 @@ def cut(outputs: Sequence[Any], axes: Sequence[Axes], shapes: Sequence[Shape]) -
 
 
 def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: Sequence[Axes]) -> None:
-    """ValueError with the axis if the shapes of a call do not fit those of all buckets.
+    """Check that the shapes of a call fit the sizes of all buckets. ValueError names the axis that does not fit.
 
-    An axis with one size in all buckets must have that size in the call. Axes with the same sizes in all buckets must be equal in
-    every call if an output has these sizes too, since the examples do not show which of the axes the output follows.
+    `known` has the input shapes of each bucket. An axis with one size in all buckets must have that size in the call. Axes with
+    the same sizes in all buckets must be equal in every call if an output has these sizes too, since the examples do not show
+    which of the axes the output follows.
     """
     places = [(place, axis) for place, shape in enumerate(given) for axis in range(min(len(shape), len(known[0][place])))]
     sizes = {(place, axis): tuple(shapes[place][axis] for shapes in known) for place, axis in places}
@@ -71,7 +78,10 @@ def check_sizes(known: Sequence[Sequence[Shape]], given: Sequence[Shape], axes: 
 
 
 def axes_of(networks: Sequence[Network]) -> tuple[Axes, ...]:
-    """Input axes from which outputs get their sizes; ValueError if a size changes and is not that of an input's axis."""
+    """Find the input axis that gives each output axis its size.
+
+    ValueError if a size changes and no input axis has these sizes.
+    """
     ranks = [range(len(shape)) for shape in shapes_of(networks[0])]
     places = [(place, axis) for place, rank in enumerate(ranks) for axis in rank]
     inputs = [shapes_of(network) for network in networks]

@@ -32,7 +32,10 @@ class StampedNetwork:
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
     ) -> None:
-        """Prepare the calls. `plan` and `kernels` belong to `function`. ValueError if `inputs` do not fit its signature."""
+        """Prepare the calls of all kernels. `plan` and `kernels` are those of `function`.
+
+        ValueError for `inputs` that do not fit it.
+        """
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
         """Outputs of the network, which are valid after all kernels have run in order."""
         self._inputs = function.signature.inputs(inputs, copy=False)
@@ -63,14 +66,15 @@ class StampedNetwork:
         return np.diff(times) * 1e-9
 
     def in_context(self, passes: int) -> np.ndarray:
-        """Seconds of every kernel in each of `passes` runs of the whole network, float64 [passes, kernels]."""
+        """Run the whole network `passes` times. Return the seconds of every kernel in each run, float64 [passes, kernels]."""
         order = range(len(self._calls))
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of repeated calls of every kernel in isolation, for about `turn` seconds and at least three calls each.
+        """Time every kernel in isolation. Return the seconds of its repeated calls, one array for each kernel.
 
-        An equal number of calls runs first to fill the caches, and is not counted.
+        Each is called for about `turn` seconds and at least three times. An equal number of calls runs first to fill the caches,
+        and is not counted.
         """
         found = []
         for number in range(len(self._calls)):

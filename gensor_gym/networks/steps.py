@@ -1,4 +1,4 @@
-"""The computation of a piece of a network: an operator with post-ops, or a fused operator."""
+"""The computation of one kernel of a network: an operator with an epilogue, or a fused operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Step:
-    """Work of one kernel: the computation, and the names of the network's values that it reads and writes."""
+    """Work of one kernel: what it computes, and the names of the network's values that it reads and writes."""
 
     computation: Operator | Dataflow
     reads: tuple[str, ...]
@@ -24,14 +24,17 @@ class Step:
 
 
 def step_of(network: Network, piece: Sequence[str]) -> Step:
-    """Computation of a piece's nodes; ValueError names a node that cannot be computed together with the others."""
+    """Return the computation of a piece's nodes. ValueError names a node that cannot be computed together with the others."""
     products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
     alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
     return _of_contract(network, products[0], piece) if alone else fused_step(network, piece)
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
-    """Step of an operator, such as a product, pooling or sum, with the other nodes as post-ops on each finished element."""
+    """Make the step of an operator, such as a product, pooling or sum, with the other nodes as its epilogue.
+
+    The epilogue is computed on each finished element. ValueError names a node that it cannot contain.
+    """
     op, reads, last = contract.operator, list(contract.sources), piece[0]
     for name in piece[1:]:
         if visible(network, last, piece):
@@ -51,7 +54,10 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
 
 
 def fused_step(network: Network, piece: Sequence[str]) -> Step:
-    """Step of all nodes as one dataflow graph. Its names are numbered, so that equal pieces have equal computations."""
+    """Make the step of all nodes as one fused operator.
+
+    Names in it are numbered, so that equal pieces have equal computations.
+    """
     inside = set(piece)
     nodes: dict[str, Node] = {}
     given: list[str] = []
@@ -71,7 +77,10 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
 
 
 def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], given: list[str]) -> None:
-    """Add a value to the piece's graph: to `nodes` after the values that it reads, or to the inputs `given`."""
+    """Add a value to a piece's graph: to `nodes` after the values that it reads, or to the inputs `given`.
+
+    `inside` are the nodes of the piece.
+    """
     if name in nodes or name in given:
         return
     node = network.nodes.get(name)
@@ -86,14 +95,14 @@ def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], 
 
 
 def visible(network: Network, name: str, piece: Sequence[str]) -> bool:
-    """Whether a value, or a view of it, is an output of the network or read by a node outside the piece."""
+    """Return whether a value, or a view of it, is an output of the network or read by a node outside the piece."""
     if any(reader not in piece for reader in readers_of(network, name)):
         return True
     return any(one in network.graph.returns for one in (name, *views_of(network, name)))
 
 
 def views_of(network: Network, name: str) -> Iterator[str]:
-    """Names of all views of a value, including views of its views."""
+    """Yield the names of all views of a value, including views of its views."""
     for reader in network.graph.readers[name]:
         if isinstance(network.nodes[reader], VIEWS):
             yield reader
@@ -101,7 +110,7 @@ def views_of(network: Network, name: str) -> Iterator[str]:
 
 
 def readers_of(network: Network, name: str) -> tuple[str, ...]:
-    """Names of the nodes, except views, that read a value or a view of it; cached in the network."""
+    """Return the names of the nodes, except views, that read a value or a view of it; cached in the network."""
     key = "readers", name
     if key not in network.known:
         found = (reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one])

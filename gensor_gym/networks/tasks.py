@@ -1,4 +1,7 @@
-"""Schedules near a given schedule whose tasks compute a given number of rows, as pieces of one loop need."""
+"""Schedules near a given schedule whose tasks (the units that threads take) compute a given number of rows of the result.
+
+Kernels that share one loop need equal numbers of rows.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,18 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""Divisor of a task's rows, so that register tiles of many heights divide the rows."""
+"""A product's rows are rounded up to a multiple of this, so that register tiles of many heights divide the rows of a task."""
 _TALLEST, _WIDEST = 16, 8
-"""Largest number of rows and of vectors of a register tile."""
+"""Largest register tile of a product: number of rows, and number of vectors in a row."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
-"""Axis slots of a product's rows and columns in a schedule."""
+"""Indices of a product's rows and columns among the axes of a schedule's tiles."""
 
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
-    """Number of rows of a product of two matrices or of a panel, rounded up to a multiple of STEP; 0 for other computations."""
+    """Return the number of rows of a product of two matrices; 0 for other computations.
+
+    The product may have maps and reductions of its rows after it. The number is rounded up to a multiple of four (`STEP`).
+    """
     op = family_of(computation).scheduled(computation)
     if not isinstance(op, Operator):
         return 0
@@ -45,7 +51,10 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Yield legal schedules near `schedule` whose tasks compute `rows` rows: first itself, then the fastest by the model."""
+    """Yield legal schedules near `schedule` whose tasks, or consecutive tasks together, compute `rows` rows of the result.
+
+    `schedule` comes first if it does, then the others, the fastest by the model first.
+    """
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule
     graph: Any = graph_of(computation, hw)
@@ -66,7 +75,7 @@ def by_rows(
 def first_by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Schedule | GirSchedule:
-    """First schedule of `by_rows`; ValueError if there is none."""
+    """Return the first schedule of `by_rows`. ValueError if there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
         raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")
@@ -74,7 +83,7 @@ def first_by_rows(
 
 
 def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[GirSchedule]:
-    """Schedules of a row nest whose tasks have `rows` rows or a divisor of them."""
+    """Yield schedules of a row nest (maps and reductions of each row) whose tasks have `rows` rows or a divisor of them."""
     kept = placement(row_nest(computation))
     named = {field.name: place for place, field in enumerate(FIELDS)}
     sizes = {name: FIELDS[named[name]].values for name in ("rows", "loop")}
@@ -89,7 +98,7 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """Schedules of a product whose tasks have `rows` rows or a divisor of them; at least one if `rows` is a power of two.
+    """Yield schedules of a product whose tasks have `rows` rows or a divisor of them; at least one if `rows` is a power of two.
 
     A task has all columns, a thread's share of them, or those of `schedule`. The reduction is whole, or that of `schedule`.
     """
@@ -106,7 +115,10 @@ def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardw
 
 
 def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int], packed: int, hw: Hardware) -> Schedule:
-    """The schedule with (register tile, task tile) `down` of rows and `along` of columns. Tasks copy their rows if `packed`."""
+    """Return the schedule with other tiles. `down` and `along` are (register tile, task tile) of rows and of columns.
+
+    Tasks copy their rows of the left matrix if `packed` is 1.
+    """
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     tile[0, _DOWN], tile[1:, _DOWN] = down

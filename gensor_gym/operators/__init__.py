@@ -1,4 +1,4 @@
-"""Operators: frozen data, a function that makes each operator, the text form, and a NumPy reference."""
+"""Operators such as matrix products and convolutions: a function makes each, text describes it, NumPy computes a reference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., Operator]:
-    """Function of an operator that is registered but not listed in `__all__`. AttributeError for other names."""
+    """Return the function that makes an operator which is registered but not listed in `__all__`.
+
+    AttributeError for other names.
+    """
     if name in FACTORIES:
         return FACTORIES[name]
     raise AttributeError(f"module 'gensor_gym.operators' has no attribute {name!r}; operators are {', '.join(FACTORIES)}")

@@ -1,4 +1,4 @@
-"""Table of bodies (computations at a point of the loops) and of reductions (combinations of points).
+"""Table of bodies: what operators compute at each point of their loops, and how the results of points are reduced.
 
 References, error bounds, generators, pictures and models read the table. A new body or reduction is one more entry. Terms are
 plain arithmetic, which has the same text in C, in CUDA and for vectors in C.
@@ -15,28 +15,31 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Reduction:
-    """The combination of two partial results: by an operator of C, or by choosing the larger or smaller of both."""
+    """How two partial results of a reduction are combined: by an operator of C, or by choosing the larger or smaller one."""
 
     name: str
-    """Name in generated text, such as `maximum_8(a, b)`; `fold_maximum_8` folds lanes. CUDA's `fmaxf` has another name, because
-    it drops a NaN."""
+    """Name of the function that generated text calls, such as `maximum_8(a, b)`; `fold_maximum_8` combines the lanes of a vector.
+    CUDA's `fmaxf` has another name, because it drops a NaN."""
     numpy: np.ufunc
     torch: str
     """Torch's name of the reduction."""
     identity: float
-    """Neutral element, with which accumulators start: 0 or an infinity, for integers the end of the range."""
+    """Number that changes no result, with which accumulators start: 0 or an infinity, for integers the end of the range."""
     infix: str = ""
-    """The operator of C. Empty for a choice, which is exact in any order."""
+    """The operator of C, such as `+`. Empty if the reduction chooses one of its arguments, which is exact in any order."""
     order: str = ""
-    """Comparison of a choice: if true, the first argument is chosen. `word` is an adjective for the chosen argument."""
+    """Comparison in C by which a reduction chooses: if true, the first argument is chosen. `word` is an adjective for it."""
     word: str = ""
 
     def joined(self, a: str, b: str, width: int | str) -> str:
-        """C text that combines two vectors of `width` lanes."""
+        """Return C text that combines two vectors `a` and `b` of `width` lanes."""
         return f"{a} {self.infix} {b}" if self.infix else f"{self.name}_{width}({a}, {b})"
 
     def taken(self, target: str, term: str, function: str) -> str:
-        """C statement that combines a term with the variable `target`. A choice calls `function`."""
+        """Return the C statement that combines `term` into the variable `target`.
+
+        A reduction that chooses the larger or smaller value calls `function`.
+        """
         return f"{target} {self.infix}= {term};" if self.infix else f"{target} = {function}({target}, {term});"
 
 
@@ -47,9 +50,10 @@ REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.
 
 @dataclass(frozen=True)
 class Body:
-    """Computation at a point: a term of the reads, as C text (`term`) and in NumPy, and the reduction of terms.
+    """What an operator computes at each point of its loops: a term of the values read, and how terms are reduced.
 
-    At points outside a tensor every read gives the identity of the reduction. The term of identities must be the identity.
+    The term is given as C text and as a NumPy function. At points outside a tensor every access gives the identity of the
+    reduction, and the term of identities must be the identity.
     """
 
     term: str
@@ -60,17 +64,17 @@ class Body:
 
     @property
     def plain(self) -> bool:
-        """Whether the term is the value of a single read."""
+        """Whether the term is just one of the values read."""
         return self.term == "{0}"
 
     @property
     def exact(self) -> bool:
-        """Whether the result is exact: neither the term nor the reduction rounds, in any order."""
+        """Whether results are exact in any order of the reduction, because nothing is rounded."""
         return self.plain and not self.reduction.infix
 
     @property
     def absorbs(self) -> bool:
-        """Whether one read outside its tensor makes the whole term the identity, for any values of other reads."""
+        """Whether the term is the reduction's identity as soon as one access is outside its tensor."""
         return self.term in ("{0}", "{0} * {1}")
 
 
@@ -80,12 +84,12 @@ BODIES = {
     "max": Body("{0}", np.asarray, 1, REDUCTIONS["max"]),
     "map": Body("", np.asarray, 1),
 }
-"""Bodies by name. A map has no term: its operator names a function. Tables of tasks store indices of bodies, so append new
-bodies."""
+"""Bodies by name. The body `map` has no term, because each operator names a function. Tables of tasks store indices of bodies, so
+append new bodies."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
-"""Bodies with a fixed index in observations and in features of learned models. Other bodies have no index there."""
+"""Bodies that have a fixed index in observations and in features of learned models. Other bodies have no index there."""
 
 
 def limited(value: float, dtype: str) -> float:
-    """The number itself, or for int8 the nearest number in -128..127."""
+    """Return the number itself, or for int8 the nearest number in -128..127."""
     return min(max(value, -128.0), 127.0) if dtype == "int8" else value

@@ -1,4 +1,4 @@
-"""Short ways to write axes, accesses and canonical arguments, from which the operators are built."""
+"""Functions from which operators are built: axes, accesses, canonical arguments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor,
 from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Tensor
 
 Index = Mapping[str, int]
-"""Affine index of one dimension: axis name -> coefficient. The key "" is the constant (default 0)."""
+"""Affine index into one dimension of a tensor: axis name -> coefficient. The key "" is the constant (default 0)."""
 
 Dimensions = Mapping[str, tuple[int, Index | str]]
-"""Extent and index of each dimension, by the dimension's letter."""
+"""Letter of each dimension of a tensor -> (extent, index)."""
 
 
 def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:
-    """Spatial axes, then reduce axes, from mappings of name to extent in canonical order."""
+    """Make the loop axes of an operator from {name: extent}: spatial axes first, then reduce axes, in canonical order."""
     outer = tuple(Axis(name, extent, "spatial") for name, extent in spatial.items())
     return outer + tuple(Axis(name, extent, "reduce") for name, extent in (reduce or {}).items())
 
@@ -23,14 +23,17 @@ def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) ->
 def access(
     tensor: Tensor, loops: tuple[Axis, ...], *index: Index | str, view: tuple[int, ...] | None = None
 ) -> Access:
-    """Access to `tensor` with one index per dimension: an axis name, or a mapping of axis name to coefficient."""
+    """Make an access to `tensor` from one index per dimension.
+
+    An index is the name of an axis of `loops`, or {axis name: coefficient} with the constant under "".
+    """
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
 
 
 def in_memory(name: str, dimensions: Dimensions, order: str, dtype: str, loops: tuple[Axis, ...]) -> Access:
-    """Access to a tensor whose dimensions are in memory in the order `order` of their letters."""
+    """Make an access to a tensor whose dimensions are in memory in the given order of their letters, such as "nhwc"."""
     shape, index = zip(*(dimensions[letter] for letter in order), strict=True)
     return access(tensor(name, shape, dtype), loops, *index)
 
@@ -39,7 +42,7 @@ def plain(
     name: str, sizes: Mapping[str, object], dtype: object, reads: Mapping[str, str], write: tuple[str, str],
     body: str = "multiply_add", **optional: tuple[object, object],
 ) -> Operator:  # fmt: skip
-    """Operator whose indices are single axes with one-letter names.
+    """Make an operator each of whose indices is a single axis with a one-letter name, such as gemm.
 
     `sizes` are its arguments and the extents of its axes. `reads` maps each tensor to its axes, such as "km" for A[k, m]; `write`
     is the output and its axes. Axes that are not written are reduced. A bias has one element per index of the last axis written.
@@ -67,7 +70,10 @@ def plain(
 def windows(
     sizes: Mapping[str, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int] = (1, 1)
 ) -> tuple[tuple[int, int], Index, Index]:
-    """Output size (p, q), index of the image's row and index of its column, for windows of r x s over an image of h x w."""
+    """Return (output size (p, q), row index, column index) for windows of r x s over an image of h x w.
+
+    The two indices say which row and column of the image the window at (p, q) reads at its element (r, s).
+    """
     p = window("h", sizes["h"], sizes["r"], stride[0], padding[0], dilation[0])
     q = window("w", sizes["w"], sizes["s"], stride[1], padding[1], dilation[1])
     row = {"p": stride[0], "r": dilation[0], "": -padding[0]}
@@ -75,9 +81,10 @@ def windows(
 
 
 def arguments(required: Mapping[str, object], **optional: tuple[object, object]) -> tuple[tuple[str, object], ...]:
-    """Arguments in the form that an operator keeps. `optional` maps a name to (value, default).
+    """Return an operator's arguments in canonical form, as (name, value) pairs.
 
-    A pair of equal numbers becomes one number. Values equal to the default are left out.
+    `optional` maps a name to (value, default). A pair of equal numbers becomes one number. Values equal to the default are left
+    out.
     """
     kept = dict(required)
     for name, (value, default) in optional.items():

@@ -18,7 +18,7 @@ PLAIN_TYPES = tuple(dtype for dtype in INPUT if dtype not in PRODUCT_TYPES)
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
-    """`value` as a Python int in minimum..LIMIT. ValueError for anything else, including booleans and floats."""
+    """Return `value` as a Python int from `minimum` to `LIMIT`. ValueError for anything else, including booleans and floats."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name}={value!r}: expected an integer of at least {minimum}")
     if not minimum <= value <= LIMIT:
@@ -27,7 +27,7 @@ def integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
-    """Values for height and width, from one integer for both, or from a pair of integers."""
+    """Return (height, width), from one integer for both or from a pair of integers. ValueError for anything else."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}: expected an integer or a pair (height, width)")
@@ -37,19 +37,19 @@ def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
 
 
 def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
-    """`dtype` if it is one of `accepted`, else ValueError."""
+    """Return `dtype` if it is one of `accepted`, else raise ValueError."""
     return one_of("dtype", dtype, accepted)
 
 
 def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
-    """`value` if it is one of `accepted`, else ValueError."""
+    """Return `value` if it is one of `accepted`, else raise ValueError."""
     if not isinstance(value, str) or value not in accepted:
         raise ValueError(f"{name}={value!r}: expected one of {', '.join(accepted)}{near(value, accepted)}")
     return value
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """A tensor. ValueError if it has more than LIMIT elements or an unknown data type."""
+    """Make a tensor. ValueError if it has more than `LIMIT` elements or an unknown data type."""
     size = math.prod(shape)
     if size > LIMIT:
         raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")
@@ -59,7 +59,7 @@ def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
 
 
 def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    """Output extent, rounded down, of a window of `kernel` elements sliding over `size` elements.
+    """Return the output extent, rounded down, of a window of `kernel` elements that slides over `size` elements.
 
     ValueError if the dilated window is larger than the padded input.
     """

@@ -1,4 +1,4 @@
-"""The computation of a kernel, for compiling, verifying, timing and calling: one loop nest or a dataflow graph."""
+"""Interface of what a kernel computes, as compiling, verifying, timing and calling see it: one loop nest or a dataflow graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from gensor_gym.operators.loops import Tensor
 
 
 class Computation(Protocol):
-    """Interface of `Operator` and `dataflow.Dataflow`: hashable values. Equal values compute the same."""
+    """Interface that operators and fused operators (`dataflow.Dataflow`) share.
+
+    They are hashable, and equal ones compute the same.
+    """
 
     def __hash__(self) -> int:
         """Hash of the computation."""
@@ -24,11 +27,11 @@ class Computation(Protocol):
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Number of rows of the table, by the name of each input that contains row ids of a table."""
+        """Name of each input that contains row indices of a table -> number of rows of that table."""
 
     @property
     def dtype(self) -> str:
-        """Data type of the arithmetic, the key of peak rates."""
+        """Data type of the arithmetic, such as `float32`. A machine's peak rates are given by it."""
 
     @property
     def flops(self) -> int:
@@ -36,4 +39,4 @@ class Computation(Protocol):
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input read once and every output written once."""
+        """Bytes that any kernel must at least move: every input read once and every output written once."""

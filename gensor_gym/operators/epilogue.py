@@ -18,8 +18,8 @@ from gensor_gym.registry import near
 SomeLoops = TypeVar("SomeLoops", bound=Loops)
 
 STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
-"""Names of the stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to 0 .. 6.
-relu6 is from Howard et al., arXiv 1704.04861."""
+"""Names of the epilogue stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to
+0 .. 6. relu6 is from Howard et al., arXiv 1704.04861."""
 ALONE = ("relu", "gelu", "relu6")
 """Stages without an operand."""
 
@@ -28,15 +28,16 @@ PER_CHANNEL = ("bias", "scale", DEQUANTIZE, QUANTIZE)
 INTEGER_STAGES = ("bias", "relu", "residual", DEQUANTIZE)
 """Stages of int32 elements."""
 DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
-"""Stages of float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's shape."""
+"""Names of the epilogue stages that accept float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's
+shape."""
 
 
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
-    """`op` with stages appended in order. A stage with an operand adds an input of the elements' dtype.
+    """Return `op` with elementwise stages appended, by name. A stage with an operand adds an input of the elements' dtype.
 
     `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors are
     numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu, residual and dequantize, and after dequantize
-    stages of floats up to quantize.
+    the stages of float operators, with quantize as the last.
     """
     for name in names:
         accepted = accepted_stages(op)
@@ -53,14 +54,17 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
 
 
 def accepted_stages(op: Loops) -> tuple[str, ...]:
-    """Names of the stages that may follow the stages of an operator."""
+    """Return the names of the epilogue stages that may be appended to an operator with its present stages."""
     if op.dtype != "int8":
         return STAGES
     return INTEGER_STAGES if op.output.dtype == op.accumulator else DEQUANTIZED_STAGES if op.output.dtype == "float32" else ()
 
 
 def _by_rows(op: SomeLoops) -> SomeLoops:
-    """A flat map as two axes, rows and columns (the last dimension of its output), without an epilogue."""
+    """Return a flat elementwise operator with two axes, rows and columns, and without its epilogue.
+
+    Columns are the last dimension of its output.
+    """
     view = op.points // op.output.shape[-1], op.output.shape[-1]
 
     def over(access: Access) -> Access:
@@ -71,7 +75,7 @@ def _by_rows(op: SomeLoops) -> SomeLoops:
 
 
 def _operand(op: Loops, name: str) -> Access | None:
-    """Access to the operand of a new stage; None for a stage without an operand."""
+    """Return the access to the operand of a stage to be appended; None for a stage without an operand."""
     if name in ALONE:
         return None
     used = sum(stage.name == name for stage in op.epilogue)

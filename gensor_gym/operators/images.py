@@ -1,4 +1,4 @@
-"""Images and weights of convolutions and poolings: orders of dimensions in memory, such as "nhwc", and windows."""
+"""Orders in which images and weights of convolutions and poolings are in memory, such as "nhwc", and their windows."""
 
 from __future__ import annotations
 
@@ -10,53 +10,59 @@ import numpy as np
 from gensor_gym.operators.loops import Loops
 
 IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
-"""Orders of images, of a convolution's weights and of a product's weights, outermost dimension first. The first of each is the
-order of operators whose text names none."""
+"""Known orders of images, of a convolution's weights and of a product's weights, outermost dimension first. The first of each is
+the order of operators whose text names none."""
 Arrays = TypeVar("Arrays", bound=Any)
 """An array of NumPy or a tensor of torch."""
 
 
 def order_of(op: Loops, name: str) -> str:
-    """Order of dimensions of an operator's `name` (image, weights or result)."""
+    """Return the order of dimensions in memory, such as "nhwc", of an operator's image, weights or result (`name`)."""
     return str(dict(op.arguments).get(name, (WEIGHTS if name == "weights" else IMAGES)[0]))
 
 
 def matrix_order(op: Loops) -> str:
-    """Order of dimensions of a product's weights."""
+    """Return the order of dimensions in memory, such as "nk", of a matrix product's weights."""
     return str(dict(op.arguments).get("weights", MATRICES[0]))
 
 
 def names_orders(op: Loops) -> bool:
-    """Whether an operator's arguments name an order other than the usual order of images or weights."""
+    """Whether an operator is written with an order of dimensions other than the usual one."""
     return not {"image", "weights", "result"}.isdisjoint(dict(op.arguments))
 
 
 def permutation(order: str, of: str) -> tuple[int, ...]:
-    """For each dimension in `order`, its index in `of`: the argument with which `transpose` changes order `of` into `order`."""
+    """Return the argument of `transpose` that changes the order of dimensions `of` into `order`.
+
+    It has for each dimension in `order` its index in `of`.
+    """
     return tuple(of.index(letter) for letter in order)
 
 
 def in_order(array: Arrays, order: str, of: str) -> Arrays:
-    """View of an array in another order; `of` is the array's order."""
+    """Return a view of an array with its dimensions in the order `order`. `of` is their present order."""
     return array if order == of else (getattr(array, "permute", None) or array.transpose)(permutation(order, of))
 
 
 def options(op: Loops, **defaults: int) -> dict[str, Any]:
-    """Values of the named arguments of an operator, with these defaults for arguments that its text leaves out."""
+    """Return the named arguments of an operator, as {name: value}.
+
+    `defaults` gives the names, and the values of arguments that the operator's text leaves out.
+    """
     given = dict(op.arguments)
     return {name: given.get(name, default) for name, default in defaults.items()}
 
 
 def outputs(op: Loops) -> tuple[int, int]:
-    """Numbers of rows and columns of the output: the extents of axes p and q."""
+    """Return the numbers of rows and columns of an image operator's output: the extents of axes p and q."""
     extents = {axis.name: axis.extent for axis in op.axes}
     return extents["p"], extents["q"]
 
 
 def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, int, np.ndarray]]:
-    """For every position (r, s) of the window: r, s, and the elements of all windows at this position.
+    """Yield (r, s, elements) for every position (r, s) in the window of a convolution or pooling.
 
-    The elements are a view [n, c, p, q] of x [n, c, h, w], padded with `pad_value`.
+    The elements are those that all windows have at this position: a view [n, c, p, q] of x [n, c, h, w], padded with `pad_value`.
     """
     found = options(op, padding=0, stride=1, dilation=1)
     (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())

@@ -10,20 +10,21 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.loops import ARRAY_DTYPE
 
 ARRAY_OFFSET = 16
-"""Bytes past a cache line at which NumPy's larger arrays begin, because of the header of glibc's malloc."""
+"""Number of bytes after the start of a cache line at which NumPy's larger arrays begin, because of the header of glibc's
+malloc."""
 LARGEST = 448.0
 """Largest e4m3 value, 0x7e. Larger values and infinities become this value, as in `cvt.satfinite` (PTX ISA) and torch 2.13."""
 _NAN = 0x7F
 _QUIET = 0x7FC0
 """Bits of a NaN in bfloat16."""
 _INFINITY = 0x7F80 << 1
-"""Key of infinity in `_by_key`; keys above it are NaN."""
+"""Index of infinity in the table of `_by_key`; indices above it are NaN."""
 
 
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """One random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
+    """Draw one random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
 
-    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
+    Row indices are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
     computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
     lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have standard deviations of their own
     (`Loops.spreads`); zero points are integers.
@@ -38,7 +39,11 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
-    """`rows` is the number of rows of the table if the array contains row ids, else None."""
+    """Draw a random array. `rows` is the number of rows of a table if the array contains row indices, else None.
+
+    With `whole`, for operators that compute in int64, numbers of int32 or int64 are small or anywhere in the range of their type.
+    Otherwise numbers of int8 and int32 are in -128..127, those of int64 are 0 or 1.
+    """
     if whole and rows is None and dtype in ("int32", "int64"):
         ends = np.iinfo(dtype)
         far = rng.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
@@ -54,25 +59,25 @@ def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: 
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """Bits of finite float32 `values` rounded to the nearest bfloat16, ties to even, as uint16."""
+    """Round finite float32 `values` to the nearest bfloat16, ties to even, and return the bits as uint16."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Exact float32 values of bfloat16 numbers, from their bits as uint16."""
+    """Convert bfloat16 numbers, given as uint16 bits, to float32. The conversion is exact."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def decode(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Values of a kernel's array: bits of bfloat16 and float8_e4m3fn become float32; other arrays are unchanged."""
+    """Convert a kernel's array to numbers: bits of bfloat16 and float8_e4m3fn become float32; others are unchanged."""
     if dtype == "float8_e4m3fn" and array.dtype == np.uint8:
         return from_float8_e4m3fn(array)
     return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array
 
 
 def encode(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values as a kernel's array: rounded to the nearest number of the data type, as bits if NumPy lacks the type."""
+    """Convert numbers to a kernel's array: rounded to the data type, as bits if NumPy lacks the type."""
     if dtype != "bfloat16":
         return values.astype(ARRAY_DTYPE[dtype], copy=False)
     plain = np.asarray(values, np.float32)
@@ -80,7 +85,7 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
-    """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8. Larger values become 448.
+    """Round float32 `values` to the nearest e4m3, ties to even, and return the bits as uint8. Larger values become 448.
 
     e4m3 has a sign, 4 bits of exponent (bias 7), 3 bits of mantissa, no infinities and one NaN of each sign (arXiv 2209.05433).
     """
@@ -90,13 +95,13 @@ def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
 
 
 def from_float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
-    """Exact float32 values of e4m3 numbers, from their bits as uint8."""
+    """Convert e4m3 numbers, given as uint8 bits, to float32. The conversion is exact."""
     return _values()[bits]
 
 
 @cache
 def _values() -> np.ndarray:
-    """The e4m3 value of every byte, float32 [256]."""
+    """Return the e4m3 value of every byte, float32 [256]."""
     code = np.arange(256)
     exponent, mantissa = code >> 3 & 15, code & 7
     size = np.where(exponent > 0, np.ldexp(8.0 + mantissa, exponent - 10), np.ldexp(1.0 * mantissa, -9))
@@ -106,9 +111,9 @@ def _values() -> np.ndarray:
 
 @cache
 def _by_key() -> np.ndarray:
-    """Table uint8 [2^16] of the nearest e4m3 to a positive float32.
+    """Return a table uint8 [2^16] with the nearest e4m3 of a positive float32.
 
-    The key is the 15 bits after the sign of the float32, then one bit that says whether any lower bit is set.
+    The index is the 15 bits after the sign of the float32, then one bit that says whether any lower bit is set.
     """
     key = np.arange(1 << 16, dtype=np.uint32)
     key = key[key >> 1 < 0x4400]  # below 512

@@ -1,4 +1,4 @@
-"""Parts of an operator: loop axes, affine accesses, a body and an epilogue, as frozen plain data."""
+"""Parts of an operator as frozen plain data: loop axes, affine accesses to tensors, a body and an epilogue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the operator. Only spatial axes index the output."""
+    """One loop of an operator. Spatial axes index the output; reduce axes do not."""
 
     name: str
     extent: int
@@ -72,10 +72,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Access:
-    """An affine access: `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`.
+    """Which element of a tensor each point of the loops reads or writes: an affine index for every dimension.
 
-    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless dimensions were
-    collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the operator's pad value.
+    The index is `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`. `view` is the shape that the index addresses. It has
+    as many elements as `tensor.shape` and equals it unless dimensions were collapsed (`elementwise`). Coefficients are never
+    negative. An index outside the view reads the operator's pad value.
     """
 
     tensor: Tensor
@@ -84,21 +85,21 @@ class Access:
     offset: tuple[int, ...]  # [D]
 
     def span(self, dimension: int, extents: tuple[int, ...]) -> tuple[int, int]:
-        """Smallest and largest index along `dimension`, with axis `a` running over 0..extents[a]-1."""
+        """Return the smallest and the largest index along a dimension, if axis `a` runs over 0..extents[a]-1."""
         reach = sum(c * (n - 1) for c, n in zip(self.coefficients[dimension], extents, strict=True))
         return self.offset[dimension], self.offset[dimension] + reach
 
     def is_padded(self, extents: tuple[int, ...]) -> bool:
-        """Whether some axis values in range index outside the view."""
+        """Whether some point of the loops has an index outside the view, and so reads padding."""
         spans = [self.span(d, extents) for d in range(len(self.view))]
         return any(low < 0 or high >= size for (low, high), size in zip(spans, self.view, strict=True))
 
     def strides(self) -> tuple[int, ...]:
-        """Number of elements between neighbours along each dimension of the view."""
+        """Distance of neighbouring elements along each dimension of the view, in elements."""
         return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
 
     def axis_strides(self) -> tuple[int, ...]:
-        """Number of elements by which the flat index grows if an axis advances by one, for each axis."""
+        """Distance in memory, in elements, between the accesses of neighbouring points along each axis."""
         strides = self.strides()
         axes = range(len(self.coefficients[0]))
         return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)
@@ -106,7 +107,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Stage:
-    """One elementwise function of a finished output element: its name, and the access to its operand, if any."""
+    """One elementwise function in an operator's epilogue, such as `bias`, and the access to its operand, if it has one."""
 
     name: str
     access: Access | None = None
@@ -114,12 +115,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loops:
-    """Data of an `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
+    """Loop nest of an operator: output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read).
 
-    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no
-    reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated text by
-    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `operators/reference.py`, and by
-    `sampled.py` and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
+    The body, one of `operators.bodies`, names term and reduction: `multiply_add` (sum of products of elements of two tensors),
+    `sum`, `max` (of one tensor) or `map` (no reduce axis; `function` of the elements). A sum is divided by `divisor` before the
+    epilogue: in generated text by `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by
+    `operators/reference.py`, and by `sampled.py` and `reference_plan.py` of `measure/answers`. An access outside a tensor reads
+    `pad_value`.
     """
 
     name: str
@@ -133,19 +135,19 @@ class Loops:
     divisor: int = 1
     pad_value: float = 0.0
     channel_axis: int = 0
-    """Index of the axis that indexes a per-channel operand of the epilogue (bias, scale)."""
+    """Index of the axis along which a per-channel operand of the epilogue (bias, scale) has its elements."""
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
     """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown body, because kernels and references would treat it as a sum."""
+        """Raise ValueError for an unknown body, because kernels and references would treat it as a sum."""
         if self.body not in BODIES:
             raise ValueError(f"{self.name}: body {self.body!r}, expected one of {', '.join(BODIES)}")
 
     @property
     def reduction(self) -> Reduction:
-        """The reduction that combines the points of the reduce axes."""
+        """The reduction that combines the terms along the reduce axes."""
         return BODIES[self.body].reduction
 
     @property
@@ -170,21 +172,21 @@ class Loops:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """Input tensors in the order of a kernel's arguments: reads of the body, then operands of the epilogue."""
+        """Input tensors in the order of a kernel's arguments: those the body reads, then operands of the epilogue."""
         extra = tuple(stage.access.tensor for stage in self.epilogue if stage.access is not None)
         return tuple(access.tensor for access in self.reads) + extra
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Empty, because no input of an operator contains row ids."""
+        """Empty, because no input of an operator contains row indices of a table."""
         return {}
 
     @property
     def spreads(self) -> Mapping[str, float]:
-        """Standard deviation of random numbers for an epilogue's operand, by the operand's name, if elements become int8.
+        """Standard deviation for the random operands of a quantised epilogue, by the operand's name.
 
         Products of uniform int8 have a standard deviation of 74**2. After `dequantize` it is about 60, so that some elements are
-        clipped.
+        clipped. Empty without `dequantize`.
         """
         named = {stage.name: place for place, stage in enumerate(self.epilogue)}
         if "dequantize" not in named:
@@ -196,7 +198,7 @@ class Loops:
 
     @property
     def output(self) -> Tensor:
-        """The tensor that is written."""
+        """Tensor that the operator writes."""
         return self.write.tensor
 
     @property
@@ -206,22 +208,22 @@ class Loops:
 
     @property
     def channel_dimension(self) -> int:
-        """Dimension of the written view that the channel axis indexes. With groups, a second axis indexes it too."""
+        """Dimension of the output view that the channel axis indexes. With groups, a second axis indexes it too."""
         return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)
 
     @property
     def points(self) -> int:
-        """Number of points of the iteration space."""
+        """Number of points of the loops: the product of all extents."""
         return math.prod(self.extents)
 
     @property
     def flops(self) -> int:
-        """Number of operations of the body: two per multiply-add, one per sum, comparison or map."""
+        """Number of operations of the body: two for each multiply-add, one for each addition, comparison or mapped element."""
         return self.points * BODIES[self.body].flops
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: each touched element of inputs and output once.
+        """Bytes that any kernel must at least move: each touched element of inputs and output once.
 
         Elements that a strided access skips do not count (a 1x1 window of stride 2 reads a quarter).
         """
@@ -243,12 +245,15 @@ class Loops:
 
 
 def touched(access: Access, extents: tuple[int, ...]) -> int:
-    """Number of distinct elements inside the tensor's view that the whole iteration space reads or writes."""
+    """Return how many distinct elements of a tensor's view the loops read or write."""
     return math.prod(_touched_along(access, d, extents) for d in range(len(access.view)))
 
 
 def _touched_along(access: Access, dimension: int, extents: tuple[int, ...]) -> int:
-    """Number of distinct indices inside the view along one dimension: a sum of strided ranges, enumerated range by range."""
+    """Return how many distinct indices inside the view the loops use along one dimension.
+
+    They are a sum of strided ranges, enumerated range by range.
+    """
     size = access.view[dimension]
     terms = [(c, n) for c, n in zip(access.coefficients[dimension], extents, strict=True) if c > 0 and n > 1]
     if len(terms) == 1 and terms[0][0] == 1:  # the common case, for which an array of indices could be huge

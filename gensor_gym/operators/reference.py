@@ -1,6 +1,7 @@
-"""Outputs of operators in float64 NumPy, computed from a definition that does not use their accesses, or from the accesses.
+"""Reference outputs of operators, computed in float64 with NumPy.
 
-Tests compare both to find wrong accesses.
+Each is computed from a definition that does not use the operator's accesses, or from the accesses. Tests compare both to find
+wrong accesses.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
-"""Function of an operator and the float64 arrays of its reads. It returns the output without the epilogue."""
+"""Type of a function of an operator and the float64 arrays that it reads, which returns the output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
-"""Definitions by operator's name. An operator without a definition is evaluated by its accesses."""
+"""Name of an operator -> function that computes its output from a definition. Other operators are evaluated by their accesses."""
 
 
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
-    """Output [op.output.shape] in float64, not rounded to the output's dtype, for arrays with the shapes of `op.inputs`.
+    """Compute the output [op.output.shape] of an operator in float64, not rounded to the output's dtype.
 
-    Arrays may have any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either bits (as uint16 or uint8) or
-    values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
+    `inputs` have the shapes of `op.inputs` and any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either
+    bits (as uint16 or uint8) or values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
@@ -47,7 +48,7 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
 
 
 def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
-    """The inputs as float64 arrays. ValueError for a wrong number, shape or dtype."""
+    """Return the inputs as float64 arrays. ValueError for a wrong number, shape or dtype."""
     expected = op.inputs
     if len(inputs) != len(expected):
         wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in expected)
@@ -64,7 +65,7 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
 
 
 def by_accesses(op: Loops, *reads: Array) -> Array:
-    """Result [op.output.shape] of the body without epilogue, computed from the axes and accesses of any operator."""
+    """Compute the output [op.output.shape] of any operator, without its epilogue, from its axes and accesses."""
     views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
     if is_product(op):
         second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]
@@ -84,7 +85,10 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
 
 
 def _view(op: Loops, access: Access, array: Array) -> Array:
-    """Values of an access at every point of the loops, [*op.extents]: a view of the array, or of its copy with padding."""
+    """Return the values that an access reads at every point of the loops, [*op.extents].
+
+    The result is a view of the array, or of its copy with padding.
+    """
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     pads = [(max(0, -low), max(0, high + 1 - size)) for (low, high), size in zip(spans, access.view, strict=True)]
     padded = np.pad(array.reshape(access.view), pads, constant_values=op.pad_value)
@@ -95,7 +99,7 @@ def _view(op: Loops, access: Access, array: Array) -> Array:
 
 @numba.njit  # not cached, because a cache needs a writable folder when the module is imported
 def _erf(flat: Array) -> Array:
-    """The error function of each element, which NumPy lacks."""
+    """Compute the error function of each element, which NumPy lacks."""
     out = np.empty_like(flat)
     for i in range(flat.size):
         out[i] = math.erf(flat[i])
@@ -123,7 +127,7 @@ WITH_OPERAND: dict[str, Callable[[Array, Array], Array]] = {
     "bias": np.add, "residual": np.add, "residual_int8": np.add, "scale": np.multiply, "dequantize": np.multiply,
     "quantize": lambda x, zero: np.clip(np.rint(x) + zero, -128.0, 127.0),
 }  # fmt: skip
-"""Function of elements and operand, by name of the epilogue stage."""
+"""Name of an epilogue stage with an operand -> NumPy function of (elements, operand)."""
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
 
 

@@ -1,4 +1,4 @@
-"""Registration of operators by name: the function that makes the operator, and optional special cases."""
+"""Registration of operators by name: the function that makes the operator, its reference in NumPy, and its call in torch."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
-"""Function of (torch, operator). It returns the torch function that a user would call with the operator's reads."""
+"""Type of a function of (torch, operator), which returns the torch function that a user would call with the arrays the operator
+reads."""
 
 FACTORIES: dict[str, Callable[..., Operator]] = {}
-"""Functions that make operators, by the operator's name."""
+"""Name of an operator -> function that makes it."""
 TORCH: dict[str, TorchCall] = {}
-"""Torch's call of an operator, by the operator's name, if the call does not follow from accesses and body."""
+"""Name of an operator -> torch's call of it, for operators whose call does not follow from accesses and body."""
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:
-    """Decorator that registers the function of an operator under its name, so that operators' text may use the name.
+    """Return a decorator that registers the function of an operator under its name, which operators' text may then use.
 
     `reference` computes the output in float64 NumPy from the operator and the arrays it reads; without it the operator's axes and
-    accesses are evaluated. Without `torch` the call in torch is an einsum, a sum, a maximum or a map, if no read is a window.
-    ValueError for a name that another module has taken.
+    accesses are evaluated. `torch` gives the equivalent call of torch. Without it the call is an einsum, a sum, a maximum or a
+    map, if no input is read through windows. ValueError for a name that another module has taken.
     """
 
     def add(factory: Factory) -> Factory:

@@ -1,4 +1,4 @@
-"""Operators from texts, ids, tables, splits or lists of these."""
+"""Finds the operators that a text, an id, a table, a part of a split or a list of these names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Spec = Operator | str | Sequence["Operator | str"]
 
 
 def resolve(spec: Spec) -> list[Operator]:
-    """The operators that `spec` names, in order, with repetitions.
+    """Return the operators that `spec` names, in order, with repetitions.
 
     `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*" with the
     wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for anything else, and
@@ -32,7 +32,7 @@ def resolve(spec: Spec) -> list[Operator]:
 
 
 def resolve_one(spec: Operator | str) -> Operator:
-    """The operator that `spec` names: an Operator, text, or an id ("roller/C0").
+    """Return the operator that `spec` names: an Operator, text, or an id ("roller/C0").
 
     ValueError for anything else, and for a name of several operators (a table, a part of a split).
     """

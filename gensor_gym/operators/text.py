@@ -14,12 +14,12 @@ from gensor_gym.registry import near
 
 
 def names() -> tuple[str, ...]:
-    """Names of all operators."""
+    """Return the names of all operators."""
     return tuple(FACTORIES)
 
 
 def parse(text: str) -> Operator:
-    """The operator that `text` describes; `str(op)` gives the canonical text.
+    """Return the operator that `text` describes; `str(op)` gives the canonical text.
 
     Arguments are literals, by keyword or by position; `+bias+relu` appends epilogue stages, `frozen ` before the name makes
     weights constant. ValueError for anything else.
@@ -51,13 +51,13 @@ def parse(text: str) -> Operator:
 
 
 def of_type(op: Operator, dtype: str, **more: object) -> Operator:
-    """The operator with elements of data type `dtype` and `more` arguments. ValueError if the operator does not take them."""
+    """Return the operator with data type `dtype` and further arguments `more`. ValueError if the operator does not take them."""
     others = tuple(one for one in op.arguments if one[0] != "dtype")
     return parse(str(op.renamed(arguments=(*others, ("dtype", dtype), *more.items()))))
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Values by position and values by keyword of a call in text without epilogue. ValueError for anything but literals."""
+    """Return the arguments of a call in text, by position and by keyword. ValueError for an epilogue, and for non-literals."""
     _, call, stages = _split(text)
     if stages:
         raise ValueError(f"{text!r}: expected no epilogue")
@@ -65,7 +65,7 @@ def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _split(text: str) -> tuple[str, ast.Call, list[str]]:
-    """The operator's name, the call, and names of the epilogue stages in order."""
+    """Return (operator's name, the call, names of the epilogue stages in order) of a text."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -80,7 +80,7 @@ def _split(text: str) -> tuple[str, ast.Call, list[str]]:
 
 
 def _literals(call: ast.Call, text: str) -> tuple[list[object], dict[str, object]]:
-    """Positional and keyword arguments of a call. ValueError for anything but literals."""
+    """Return the positional and keyword arguments of a call. ValueError for anything but literals."""
     keys = [word.arg for word in call.keywords]
     if None in keys or len(set(keys)) < len(keys):
         raise ValueError(f"operator {text!r}: expected plain arguments, each once")

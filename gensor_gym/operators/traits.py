@@ -6,25 +6,26 @@ from gensor_gym.operators.loops import Access, Loops
 
 
 def is_product(op: Loops) -> bool:
-    """Whether the operator sums products of two reads."""
+    """Whether the operator sums products of elements of two tensors, as a matrix product or a convolution does."""
     return op.body == "multiply_add" and len(op.reads) == 2
 
 
 def has_window(op: Loops) -> bool:
-    """Whether a spatial axis and a reduce axis both index the same dimension of a read, as in windows over images."""
+    """Whether a spatial axis and a reduce axis both index one dimension of an input, as in windows over images."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
 Places = tuple[int, ...]
-"""For each of four dimensions in the usual order, its index in memory."""
+"""Type of a tuple with the index in memory of each of four dimensions, which are in the usual order."""
 
 
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
-    """Indices in memory of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q).
+    """Return where a convolution's dimensions are in memory, or None if the operator is not a convolution.
 
-    None if the operator is not a convolution. One axis of the output and one axis of the window index the image's rows, and two
-    such axes its columns. Every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one
-    here, because its channels are not summed.
+    The result has three tuples: indices of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q). An
+    operator is a convolution here if one axis of the output and one axis of the window index the image's rows, and two such axes
+    its columns, and every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one,
+    because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return None
@@ -47,13 +48,13 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 def is_convolution(op: Loops) -> bool:
     """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
 
-    Generators for CPUs read no other convolution, and neither do those for CUDA cores with an implicit matrix product.
+    Code generators for CPUs support no other convolution, and neither do those for CUDA cores with an implicit matrix product.
     """
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
 
 def weights(op: Loops) -> Access | None:
-    """The read that is a layer's weights, equal from call to call: gemm's B, a convolution's filters; else None.
+    """Return the access to a layer's weights (gemm's B, a convolution's filters), or None if the operator has no weights.
 
     A batch of products has no weights, because every product has separate operands. A product with a vector has none either.
     """
@@ -64,18 +65,18 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Spatial axes, of any extent, that index only the read `number`, and not the other of the two reads."""
+    """Return the spatial axes, of any extent, that index only input `number`, and not the other of the two inputs."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 
 
 def _moves(read: Access, axis: int) -> bool:
-    """Whether an axis indexes any dimension of a read."""
+    """Whether an axis indexes any dimension of an input."""
     return any(row[axis] for row in read.coefficients)
 
 
 def _movers(access: Access) -> list[set[int]]:
-    """For each dimension of an access, the axes that index it."""
+    """Return the set of axes that index each dimension of an access."""
     return [{axis for axis, coefficient in enumerate(row) if coefficient} for row in access.coefficients]
 
 

@@ -1,4 +1,4 @@
-"""The operator: its loops and its methods."""
+"""The class `Operator`: the loops of an operator with methods that change or evaluate it."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ __all__ = [
 
 
 class Operator(Loops):
-    """A tensor operator as loops: output[spatial] = epilogue(body over reduce axes of the reads).
+    """A tensor operator, such as a matrix product or a convolution, as a nest of loops.
 
-    The body is `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no reduce axis; `function` of the
-    reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give `pad_value`.
+    It computes output[spatial axes] = epilogue(reduction, over the reduce axes, of a term of the elements read). The body names
+    term and reduction: `multiply_add` (sum of products of elements of two tensors), `sum`, `max` (of one tensor) or `map` (no
+    reduce axis; `function` of the elements). A sum is divided by `divisor` before the epilogue. An access outside a tensor reads
+    `pad_value`.
     """
 
     def with_epilogue(self, *names: str) -> Self:
-        """The operator with elementwise stages appended, by their names in `gensor_gym.operators.epilogue`."""
+        """Return the operator with elementwise stages appended, by their names in `gensor_gym.operators.epilogue`."""
         return append_stages(self, names)
 
     def freeze(self) -> Self:
-        """The operator with weights that are equal at every call. ValueError if it has no weights."""
+        """Return the operator with its weights declared equal at every call. ValueError if it has no weights."""
         if weights(self) is None:
             raise ValueError(f"{self} has no weights to freeze: expected a product of a layer, such as gemm or conv2d")
         return replace(self, frozen=True)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """Output for arrays with the shapes of `inputs`, computed with NumPy in float64. ValueError for other arrays."""
+        """Compute the output in float64 with NumPy, for arrays with the shapes of `inputs`. ValueError for other arrays."""
         return evaluate(self, inputs)
 
     def renamed(self, **changes: Any) -> Self:
-        """Copy with some fields replaced."""
+        """Return a copy with some fields replaced."""
         return replace(self, **changes)

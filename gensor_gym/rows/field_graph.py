@@ -1,4 +1,4 @@
-"""Base class of graphs whose schedules are indices of fields alone, and whose actions raise and lower the indices."""
+"""Base class of construction graphs whose schedules consist of named fields only; actions raise and lower a field."""
 
 from __future__ import annotations
 
@@ -17,46 +17,52 @@ Node = TypeVar("Node", bound=FieldSchedule)
 
 
 class FittingModel(RowModel, Protocol):
-    """An analytic model that also decides which rows are legal."""
+    """Interface of an analytic model that also decides which schedules are legal."""
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
+        """Return whether each of the schedules `rows` int32 [B, ROW] is legal, bool [B]."""
 
 
 def actions_of(fields: Sequence[Field]) -> tuple[FieldAction, ...]:
-    """`stop`, then `raise` and `lower` of each field."""
+    """Return the actions of a graph: `stop`, then `raise` and `lower` of each field."""
     return (FieldAction("stop"), *(FieldAction(*move) for move in names_of_moves(fields)))
 
 
 class FieldGraph(StepGraph[Node]):
-    """A graph whose subclasses define `actions` by `actions_of`, `kind` and `model`. The space is small enough to list."""
+    """Base class of construction graphs whose schedules only have named fields, such as a block size.
+
+    Subclasses define `actions` by `actions_of`, `kind` and `model`. The space is small enough to list.
+    """
 
     model: FittingModel
 
     @property
     @abstractmethod
     def floor(self) -> float:
-        """Lower bound in seconds on the time of any program."""
+        """Lower bound on the time of any program, in seconds."""
 
     @property
     def horizon(self) -> int:
-        """Number of steps of a walk: 1.5 times the steps that raise every field to its top."""
+        """Maximum number of steps of a walk: 1.5 times the steps that raise every field to its highest value."""
         return 3 * int(self.kind.tops.sum()) // 2
 
     def initial(self) -> Node:
-        """Schedule with every field at its first value."""
+        """Return the schedule with every field at its first value."""
         return self.kind(np.zeros(self.kind.length, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of rows int32 [B, ROW] is within the limits, bool [B]."""
+        """Return whether each of the schedules `rows` int32 [B, ROW] is within the limits of the hardware, bool [B]."""
         return self.model.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows after every action, int32 [B, N, ROW], of rows int32 [B, ROW]. An index at an end of its range stays."""
+        """Return the schedules after every action, int32 [B, N, ROW], given rows int32 [B, ROW].
+
+        A field at the end of its range stays.
+        """
         return step_fields(np.repeat(rows[:, None, :], len(self.actions), axis=1), self.kind.tops)
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
+        """Return a random legal schedule: the end of a walk of `steps` random legal actions from `start`.
 
         Without both arguments it is drawn uniformly from the space.
         """
@@ -72,6 +78,6 @@ class FieldGraph(StepGraph[Node]):
         return found
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]."""
+        """Yield every schedule of the space, in batches of rows int32 [<= batch, ROW]."""
         for start in range(0, len(self._all), batch):
             yield self._all[start : start + batch]

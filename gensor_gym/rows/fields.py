@@ -1,4 +1,4 @@
-"""Schedules whose first numbers are indices into the values of named fields, and the actions that change the indices."""
+"""Schedules that consist of named fields, such as a block size, and the actions that change a field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.rows.schedule import RowSchedule
 
 @dataclass(frozen=True)
 class Field:
-    """One number of a schedule: its name, its values in increasing order, and its description."""
+    """A named number of a schedule, such as a block size: its values in increasing order, and its description."""
 
     name: str
     values: tuple[int, ...]
@@ -24,7 +24,7 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldAction:
-    """The action `stop`, or `raise` or `lower` with the field `target`."""
+    """An action of a graph: `stop`, or `raise` or `lower` of the field named `target`."""
 
     primitive: str
     target: str = ""
@@ -35,15 +35,15 @@ class FieldAction:
 
 
 def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    """Primitive and field of each action of `step_fields`, in the order in which they follow `stop`."""
+    """Return (primitive, field) of each action of `step_fields`, in the order in which the actions follow `stop`."""
     return [(word, field.name) for field in fields for word in ("raise", "lower")]
 
 
 def step_fields(found: np.ndarray, tops: np.ndarray) -> np.ndarray:
-    """Apply `raise` and `lower` of every field in place to copies of rows, int32 [B, N, ROW]; return the array.
+    """Apply `raise` and `lower` of every field to copies of schedules in place, and return the array.
 
-    `found[:, 0]` is for `stop`; the next 2 * fields copies are for `raise` and `lower` of each field. `tops` int32 [fields] are
-    the last indices; an index that would leave its range stays.
+    `found` int32 [B, N, ROW] has N copies of each row. `found[:, 0]` is for `stop`; the next 2 * fields copies are for `raise`
+    and `lower` of each field. `tops` int32 [fields] are the last indices; an index that would leave its range stays.
     """
     for place, top in enumerate(tops):
         found[:, 1 + 2 * place, place] = np.minimum(found[:, 0, place] + 1, top)
@@ -52,19 +52,19 @@ def step_fields(found: np.ndarray, tops: np.ndarray) -> np.ndarray:
 
 
 class FieldSchedule(RowSchedule):
-    """An immutable row whose first numbers are indices, one into the values of each field."""
+    """Base class of schedules that consist of named fields: a row of numbers that begins with the index of each field's value."""
 
     __slots__ = ()
     fields: ClassVar[tuple[Field, ...]]
     tops: ClassVar[np.ndarray]
-    """The last index of every number of a row, int32 [length]."""
+    """Last index that each number of a row may have, int32 [length]."""
     places: ClassVar[dict[str, int]]
-    """Index in the row of each field, by name."""
+    """Name of a field -> its index in the row."""
     known: ClassVar[dict[str, np.ndarray]]
-    """Values of each field by name, int64 [values]."""
+    """Name of a field -> its values, int64 [values]."""
 
     def __init_subclass__(cls) -> None:
-        """Fill `places` and `known` of the subclass from its `fields`."""
+        """Fill the class attributes `places` and `known` of a subclass from its `fields`."""
         cls.places = {field.name: place for place, field in enumerate(cls.fields)}
         cls.known = {field.name: np.array(field.values) for field in cls.fields}
 
@@ -78,30 +78,31 @@ class FieldSchedule(RowSchedule):
         super().__init__(row)
 
     def value(self, name: str) -> int:
-        """Value of a field."""
+        """Return the value of a field, by its name."""
         place = self.places[name]
         return self.fields[place].values[int(self.row[place])]
 
     def __str__(self) -> str:
-        """Text on one line: `name=value` of every field."""
+        """Return the schedule as one line of text: `name=value` of every field."""
         return " ".join(f"{field.name}={self.value(field.name)}" for field in self.fields)
 
     @classmethod
     def columns(cls, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Values int64 [B] of every field, by name, in rows int32 [B, ROW]."""
+        """Return the values int64 [B] of every field, by name, in schedules given as rows int32 [B, ROW]."""
         return {name: cls.known[name][rows[:, place]] for name, place in cls.places.items()}
 
     @classmethod
     def next_below(cls, name: str, values: np.ndarray) -> np.ndarray:
-        """Next lower value of a field for each of `values`; the first value stays."""
+        """Return the next lower value of a field for each of `values`; the first value stays."""
         found: np.ndarray = cls.known[name][np.maximum(np.searchsorted(cls.known[name], values) - 1, 0)]
         return found
 
     @classmethod
     def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
-        """Values by name from a text `name=value ..`. ValueError shows an example, to which `example` is appended.
+        """Return the values in a text `name=value ..` by name.
 
-        Values are numbers or match the pattern `more`.
+        Values are numbers or match the pattern `more`. ValueError for another text: its message shows a correct text, which ends
+        with `example`.
         """
         pairs = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
         if any(not re.fullmatch(f"[0-9]{{1,9}}|{more}", value) for _, value in pairs) or len(dict(pairs)) != len(pairs):
@@ -112,7 +113,10 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def row_of(cls, values: Mapping[str, int | str]) -> np.ndarray:
-        """Row int32 [length] with `values` by name, all other numbers 0. ValueError names an unknown field or value."""
+        """Return a row int32 [length] with the values of fields given by name, and all other numbers 0.
+
+        ValueError names an unknown field or value.
+        """
         row = np.zeros(cls.length, np.int32)
         for name, value in values.items():
             if name not in cls.places:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class RowSchedule(ABC):
-    """An immutable, hashable row of `length` numbers. Schedules of one class with equal rows are equal."""
+    """Base class of schedules: an immutable, hashable row of `length` numbers. Equal rows of one class are equal."""
 
     __slots__ = ("row",)
     row: np.ndarray
@@ -37,7 +37,7 @@ class RowSchedule(ABC):
         return self.row.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Whether class and row are equal."""
+        """Return whether class and row are equal."""
         return type(other) is type(self) and self.key == other.key
 
     def __hash__(self) -> int:
@@ -50,5 +50,5 @@ class RowSchedule(ABC):
         """Read `str(schedule)`. ValueError names the unreadable part."""
 
     def __repr__(self) -> str:
-        """Text such as `Schedule.parse('...')`."""
+        """Return text such as `Schedule.parse('...')`."""
         return f"{type(self).__name__}.parse({str(self)!r})"

@@ -1,4 +1,4 @@
-"""Base class of graphs that apply all actions to all rows of a batch at once."""
+"""Base class of construction graphs that apply all actions to all rows of a batch at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _MOST_MET = 4096
 
 
 class RowModel(Protocol):
-    """The analytic model of a graph."""
+    """Interface of the analytic model of a graph: it predicts the time of schedules that are given as rows."""
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of legal rows int32 [B, ROW], then their terms: float64 [B, 1 + terms]."""
+        """Predict the time of legal rows int32 [B, ROW], float64 [B, 1 + terms]: the total in seconds, then its terms."""
 
 
 class StepGraph(RowGraph[Node]):
-    """A graph whose subclasses define `applied`, `fits` and `model`. Masks, transitions and latencies follow."""
+    """Base class of graphs that define all actions at once: masks, transitions and times follow from three members.
+
+    Subclasses define `applied`, `fits` and `model`.
+    """
 
     parts: ClassVar[tuple[str, ...]]
     """Names of the model's terms."""
@@ -32,14 +35,17 @@ class StepGraph(RowGraph[Node]):
 
     @abstractmethod
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each action, int32 [B, N, ROW]. An action without effect leaves its row unchanged."""
+        """Return the schedules after each action, int32 [B, N, ROW], given rows int32 [B, ROW].
+
+        An action without effect leaves its row unchanged.
+        """
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Whether one action may change each legal row of `rows` int32 [B, ROW] to the row of `after`, bool [B]."""
+        """Return whether each legal row of `rows` int32 [B, ROW] may become the row of `after` by one action, bool [B]."""
         return self.fits(after)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Mask of legal actions of every row, bool [B, N]: `stop`, and actions that change the row to a legal row."""
+        """Return the masks of legal actions, bool [B, N]: `stop`, and the actions that change the row to a legal row."""
         after = self.applied(rows)
         legal: np.ndarray = np.any(after != rows[:, None, :], axis=2)
         places = np.nonzero(legal)
@@ -48,14 +54,14 @@ class StepGraph(RowGraph[Node]):
         return legal
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For one action per legal row: successors int32 [B, ROW], and whether the action is legal, bool [B]."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
         after = self.applied(rows)[np.arange(len(rows)), actions]
         legal: np.ndarray = np.any(after != rows, axis=1)
         legal[legal] = self.may_follow(rows[legal], after[legal])
         return np.where(legal[:, None], after, rows), legal
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite for illegal rows."""
+        """Predict the seconds of every row, float64 [B]; infinite for illegal rows."""
         self.charge(len(rows))
         seconds = np.full(len(rows), np.inf)
         legal = self.fits(rows)
@@ -63,12 +69,15 @@ class StepGraph(RowGraph[Node]):
         return seconds
 
     def terms(self, schedule: Node) -> dict[str, float]:
-        """Terms of the latency in seconds, by name."""
+        """Return the terms of a schedule's time by the model in seconds, by name."""
         self.charge(1)
         return dict(zip(self.parts, self.model.terms(schedule.row[None])[0, 1:].tolist(), strict=True))
 
     def walk(self, rng: np.random.Generator, start: Node, steps: int) -> Node:
-        """The end of a walk of `steps` random legal actions. A row with no legal action but `stop` stays."""
+        """Take `steps` random legal actions from `start`, and return the schedule reached.
+
+        A schedule with no legal action but `stop` stays.
+        """
         found = start
         for _ in range(steps):
             legal = self._legal_at(found)
@@ -77,7 +86,7 @@ class StepGraph(RowGraph[Node]):
         return found
 
     def _legal_at(self, schedule: Node) -> np.ndarray:
-        """Legal actions except `stop`, int64. They are cached, because searches around a schedule ask for them repeatedly."""
+        """Return the legal actions except `stop`, int64. They are cached: searches around a schedule ask for them repeatedly."""
         known = self._met.get(key := schedule.row.tobytes())
         if known is None:
             if len(self._met) >= _MOST_MET:
@@ -87,5 +96,5 @@ class StepGraph(RowGraph[Node]):
 
     @cached_property
     def _met(self) -> dict[bytes, np.ndarray]:
-        """Legal actions by bytes of a row."""
+        """Legal actions of the schedules met so far, by the bytes of the row."""
         return {}

@@ -1,4 +1,4 @@
-"""Tuning spaces that other tuners recorded: files, the space as a value, its moves, its optimum, and a search over it.
+"""Tuning spaces that other tuners recorded: reading and writing their files, moving through a space, and searching it.
 
 A *tuning space* is a table: parameters, and the tried configurations with their results. The `recorded` backend is something
 else: it has timings of this project's schedules.

@@ -9,11 +9,11 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Significant digits of a time. Two timings of one kernel agree in far fewer."""
+"""Number of significant digits of a time that are kept. Two timings of one kernel agree in far fewer."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
-    """The space without raw samples, costs and other content of its file. `save_space` writes a few bytes for each entry.
+    """Return the space without raw samples, costs and other content of its file, so that it can be saved in few bytes.
 
     The reported time becomes the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
     times are ties, and a trial costs one run. ValueError if two configurations have the same key.

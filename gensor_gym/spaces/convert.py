@@ -24,12 +24,12 @@ PHASES = {
     "verification_time": "validation",
     "times": "runtimes",
 }
-"""Names of times in a T4 result, by the name in a cache's record."""
+"""Name of a time in a cache's record -> its name in a T4 result."""
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """The space's document in format `format`; the document itself if it already has the format."""
+    """Return the content of the space's file, converted to `format` unless it has that format already."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)
@@ -107,7 +107,7 @@ def _result_of(record: Json, names: list[str]) -> Json:
 
 
 def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
-    """Cache record of a T4 result. `factor` turns its times into milliseconds."""
+    """Convert a T4 result to a cache record. `factor` turns its times into milliseconds."""
     times = {**result["times"]}
     if "compilation_time" in times:  # the schema's name; writers use `compilation`
         times.setdefault("compilation", times["compilation_time"])
@@ -135,12 +135,12 @@ def _scaled(value: Any, factor: float) -> Any:
 
 
 def _key_of(configuration: Mapping[str, Any], names: list[str] | None = None) -> str:
-    """The key is the configuration's values, separated by commas."""
+    """Return the key of a configuration in a cache: its values, separated by commas."""
     return ",".join(str(configuration[name]) for name in names or configuration)
 
 
 def _patch(base: Json, wanted: Json) -> Json:
-    """The patch from `base` to `wanted`: {"set": ..., "drop": ...}, empty if they are equal."""
+    """Return the changes that turn `base` into `wanted`: {"set": ..., "drop": ...}, empty if they are equal."""
     changed = {k: v for k, v in wanted.items() if k not in base or not _same(base[k], v)}
     gone = [k for k in base if k not in wanted]
     return ({"set": changed} if changed else {}) | ({"drop": gone} if gone else {})

@@ -44,7 +44,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 
 @lru_cache(maxsize=16)
 def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
-    """`changed` and `size` identify the version of the file for the cache."""
+    """Read a space, or return the cached one. `changed` and `size` identify the version of the file for the cache."""
     own = full.endswith(".parquet")
     document = document_of(read_table(full), source) if own else _parse(_text(full, source), source)
     found = _format_of(document, source)
@@ -56,7 +56,7 @@ def _load(full: str, source: str, format: str, unit: str | None, changed: int, s
 
 
 def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a space in format `format`, or in its own format. A path that ends in `.gz` is compressed.
+    """Write a space to a file in `format`, or in the format that it was read from. A path that ends in `.gz` is compressed.
 
     Reading the file gives an equal document. In the other format it gives an equal space, and converting back gives an equal
     document. ValueError for an unknown format, OSError if nothing can be written.
@@ -71,7 +71,7 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
 
 
 def _text(full: str, source: str) -> str:
-    """Files of gzip are recognised by their first bytes."""
+    """Return the text of a file. Files of gzip are recognised by their first bytes."""
     try:
         return read_text(full)
     except (OSError, ValueError) as error:
@@ -79,7 +79,7 @@ def _text(full: str, source: str) -> str:
 
 
 def _parse(text: str, source: str) -> Any:
-    """Parse a file's JSON. A cache that is cut off gets its closing brackets first."""
+    """Parse the JSON of a file. A cache that is cut off gets its closing brackets first."""
     text = text.strip()
     try:
         return parse_json(text, finite=False)

@@ -22,15 +22,16 @@ FAILURES = {
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
     "ErrorConfig": Status.LAUNCH_ERROR,
 }
-"""Status of a failed configuration, by the text in place of its time or under `__error__`."""
+"""Text in place of a failed configuration's time, or under `__error__` -> its status."""
 OLD_FAILURE = 1e20
 """The time that old versions of Kernel Tuner give a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")
-"""Costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not belong to the configuration."""
+"""Times in a cache's record that are costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not
+belong to the configuration."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space of a parsed cache. ValueError names file and key of the unreadable part."""
+    """Make a space from the parsed content of a Kernel Tuner cache. ValueError names file and key of the unreadable part."""
     names = parameter_names(document, source)
     cache = document["cache"]
     if not isinstance(cache, dict):
@@ -43,7 +44,7 @@ def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> 
 
 
 def parameter_names(document: Mapping[str, Any], source: str) -> list[str]:
-    """Names of the parameters in the order of the cache's keys."""
+    """Return the names of the tunable parameters, in the order of the values in the cache's keys."""
     names = document.get("tune_params_keys", list(document.get("tune_params") or {}))
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{source}: 'tune_params_keys' is {names!r}; it takes a list of names")
@@ -51,7 +52,7 @@ def parameter_names(document: Mapping[str, Any], source: str) -> list[str]:
 
 
 def failure(record: Mapping[str, Any]) -> str:
-    """Text of the failure in a record; empty for a success."""
+    """Return the text that a cache record gives for a failed configuration; empty for a success."""
     for key, value in record.items():
         if isinstance(value, str) and (value in FAILURES or key == "__error__"):
             return value or "ErrorConfig"
@@ -78,14 +79,17 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """A record that was a T4 result has a more precise status than Kernel Tuner's few kinds."""
+    """Return the status of a failed configuration. A record converted from a T4 result has a more precise status."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)
 
 
 def _values(key: str, record: Mapping[str, Any], names: list[str], document: Mapping[str, Any], where: str) -> dict[str, Value]:
-    """Values of all parameters. A missing value is read from the record's key, if `tune_params` lists the parameter's values."""
+    """Return the values of all parameters of a configuration.
+
+    A value that the record lacks is read from its key, if `tune_params` lists the parameter's values.
+    """
     pieces = key.split(",")
     known = document.get("tune_params") or {}
     values: dict[str, Value] = {}
@@ -101,14 +105,14 @@ def _values(key: str, record: Mapping[str, Any], names: list[str], document: Map
 
 
 def _listed(value: Value, known: list[Value]) -> Value:
-    """The value; a text that is not in `known` becomes the number in `known` with this text, if there is one."""
+    """Return a value; a text that is not in `known` becomes the number in `known` with this text, if there is one."""
     if not isinstance(value, str) or value in known:
         return value
     return next((v for v in known if isinstance(v, int | float) and str(v) == value), value)
 
 
 def text_of(document: dict[str, Any], dumps: Any) -> str:
-    """JSON text of a cache, one line for each configuration as Kernel Tuner writes it, so that Kernel Tuner can continue it."""
+    """Return the JSON text of a cache with one line for each configuration, so that Kernel Tuner can continue it."""
     header = dumps({**{k: v for k, v in document.items() if k != "cache"}, "cache": {}})
     lines = [f"{dumps(key)}: {dumps(record)}" for key, record in document["cache"].items()]
     return header[:-2] + "\n" + ",\n".join(lines) + "}\n}"

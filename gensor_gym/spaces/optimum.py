@@ -1,4 +1,4 @@
-"""The optimum of a recorded space is a set: the best configuration and its statistical ties."""
+"""The optimum of a recorded space, which is a set: the best configuration and those statistically tied with it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RESAMPLES = 2000
 def tied_with_best(
     samples: Sequence[np.ndarray], seconds: np.ndarray, timing: str, confidence: float = CONFIDENCE, seed: int = 0
 ) -> np.ndarray:
-    """Which configurations are tied with the best, bool [N].
+    """Return which configurations are statistically tied with the best, bool [N].
 
     A configuration is tied when the lower end of the interval of log(its time / the best time) is at most 0. The interval comes
     from a circular block bootstrap of each configuration separately, with blocks as long as samples are correlated; the statistic
-    is the mean for timing `reported`, else the median. If either has fewer than six samples, only equal times tie. The best
-    configuration was chosen by the same samples, which makes the set a little too small.
+    is the mean for timing `reported`, else the median. If the configuration or the best has fewer than six samples, only equal
+    times tie. The best configuration was chosen by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]
@@ -42,7 +42,7 @@ def tied_with_best(
 
 
 def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
-    """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
+    """Return log(statistic of a resample / statistic of the samples) for all resamples, float64 [RESAMPLES].
 
     Resamples of n samples in blocks of b vary too little, by a factor of about sqrt((n - b) / n), which is corrected here.
     """
@@ -54,15 +54,16 @@ def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray
 
 @lru_cache(maxsize=64)
 def _resamples(count: int, block: int, seed: int) -> np.ndarray:
-    """Indices of samples. All configurations with these counts share them, because drawing them is slow."""
+    """Return the indices of the samples in each resample. Configurations with equal counts share them: drawing is slow."""
     return block_resamples(count, block, RESAMPLES, np.random.default_rng(seed))
 
 
 def block_length(samples: np.ndarray) -> int:
-    """Length of blocks: the cube root of the count, multiplied by 2 (2 r / (1 - r^2))^(2/3) if neighbours are correlated.
+    """Return the length of bootstrap blocks for correlated samples.
 
-    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
-    The factor 2 corrects for few samples, which underestimate r. The length is at most half of the count.
+    It is the cube root of the number of samples, multiplied by 2 (2 r / (1 - r^2))^(2/3) if neighbours are correlated: r is the
+    correlation of neighbouring samples, and the power is the rule for a first-order autoregressive series (Carlstein 1986). The
+    factor 2 corrects for few samples, which underestimate r. The length is at most half of the number of samples.
     """
     count = len(samples)
     root = count ** (1 / 3)

@@ -27,7 +27,7 @@ MS = 1e3
 
 
 def document_of(table: Table, source: str) -> dict[str, Any]:
-    """A table as a T4 document, with times in milliseconds as usual in T4.
+    """Convert a recorded table of timings to a T4 document, with times in milliseconds as usual in T4.
 
     ValueError unless the table describes its machine and has timings of one operator.
     """

@@ -1,4 +1,4 @@
-"""Search over a recorded space with strategies that also search construction graphs: graph, backend and session of the space."""
+"""Search over a recorded space with the strategies that search construction graphs: its graph, backend and session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration of a space, in the role of a schedule."""
+    """A configuration of a recorded space. It takes the place that a schedule has in a construction graph."""
 
     index: int
     text: str
@@ -26,19 +26,22 @@ class Configuration:
 
 
 class TuningGraph:
-    """A `SearchGraph` of configurations. Rows are indices of values, int32 [B, P]."""
+    """Graph of the configurations of a recorded space, for strategies that search construction graphs.
+
+    A configuration's row has the index of each of its P parameter values, int32 [P].
+    """
 
     def __init__(self, space: TuningSpace) -> None:
-        """Get the moves of a space, which all its graphs share."""
+        """Take the actions of the space, which all graphs of the space share."""
         self.space = space
         self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
-        """The configuration of a row int [P]. KeyError if none is recorded."""
+        """Return the configuration of a row int [P]. KeyError if it is not recorded."""
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:
-        """The configuration with this index in the file."""
+        """Return the configuration with this index in the file."""
         values = self.space.configuration(index)
         return Configuration(index, ", ".join(f"{name}={value}" for name, value in values.items()))
 
@@ -47,22 +50,25 @@ class TuningGraph:
         return self.at(0)
 
     def action_mask(self, configuration: Configuration) -> np.ndarray:
-        """Whether each action is legal, bool [A]."""
+        """Return which actions are legal at a configuration, bool [A]."""
         return self.moves.mask(configuration.index)
 
     def transition(self, configuration: Configuration, action: int) -> Configuration:
-        """The successor. An illegal action, or `stop`, returns the configuration unchanged."""
+        """Return the configuration that an action leads to. An illegal action, or `stop`, returns it unchanged."""
         return self.at(self.moves.successor(configuration.index, action))
 
     def successors(self, configuration: Configuration) -> dict[int, Configuration]:
-        """Successors by action, for all legal actions except `stop`."""
+        """Return {action: configuration that it leads to} for all legal actions except `stop`."""
         legal = np.flatnonzero(self.action_mask(configuration))
         return {int(a): self.transition(configuration, int(a)) for a in legal if a != STOP}
 
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Configuration | None = None
     ) -> Configuration:
-        """A configuration drawn uniformly; with `steps`, the end of that many random moves from `start` (or from the first)."""
+        """Draw a configuration uniformly.
+
+        With `steps`, return instead the end of that many random moves from `start`, or from the first configuration of the file.
+        """
         if steps is None:
             return self.at(int(rng.integers(len(self.space))))
         node = start or self.initial()
@@ -77,12 +83,15 @@ class TuningGraph:
 
 
 class TuningBackend:
-    """A backend that answers from the recording. The conditions have the recorded cost of a trial as `trial_seconds`."""
+    """Backend that measures a configuration by looking up its recorded result.
+
+    The measurement's conditions contain the recorded seconds that the trial took, as `trial_seconds`.
+    """
 
     stored = False
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
-        """`timing` is a name in `TIMINGS`. ValueError for any other."""
+        """Choose which recorded time is returned: `timing` is a name in `TIMINGS`. ValueError for any other."""
         self.space, self.timing = space, timing
         self._seconds = space.seconds(timing)
 
@@ -91,7 +100,7 @@ class TuningBackend:
         return self.space.device
 
     def digest(self, op: object, schedule: Configuration, hw: object) -> str:
-        """Index of the configuration as text: every configuration is a separate program."""
+        """Return the index of the configuration as text, because every configuration is a separate program."""
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
@@ -105,14 +114,14 @@ class TuningBackend:
 
 @dataclass(frozen=True)
 class TuningTask:
-    """The task of a recorded space: names of its kernel and its device."""
+    """Task of a recorded space: the names of its kernel and of the device on which it was recorded."""
 
     operator: str
     hardware: str
 
 
 class TuningSession(SearchSession[Configuration]):
-    """A session over a recorded space, for strategies without a model.
+    """Search session over a recorded space, for strategies that need no model.
 
     Its clock counts only recorded time: a trial takes its recorded seconds, and everything else takes none.
     """
@@ -123,7 +132,7 @@ class TuningSession(SearchSession[Configuration]):
     def __init__(
         self, space: TuningSpace, budget: Budget, timing: str = "reported", on_trial: Callable[[TraceRow], None] | None = None
     ) -> None:
-        """ValueError for an unknown timing, or for a space in which no configuration succeeded."""
+        """Start a search over the space. ValueError for an unknown timing, or if no configuration of the space succeeded."""
         self.optimum = space.best(timing)
         task = TuningTask(space.kernel, space.device)
         super().__init__(task, TuningGraph(space), TuningBackend(space, timing), budget, on_trial=on_trial)

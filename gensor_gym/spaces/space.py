@@ -13,12 +13,12 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.spaces.values import Value, identity, ordered
 
 TIMINGS = ("reported", "median")
-"""The time that the file reports for a configuration (Kernel Tuner: the mean), or the median of its raw samples."""
+"""Names of a configuration's times: the time that the file reports (Kernel Tuner: the mean), or the median of its raw samples."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A tunable parameter with the values that occur, in sorted order."""
+    """A tunable parameter with all values that occur in the space, sorted."""
 
     name: str
     values: tuple[Value, ...]
@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """One configuration from a reader. Times are seconds; `where` is its position in the file."""
+    """One configuration as a reader found it in a file. Times are seconds; `where` says which entry of the file it is."""
 
     where: str
     values: Mapping[str, Value]
@@ -40,7 +40,10 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class TuningSpace:
-    """N configurations of P parameters in the order of the file. `document` is the file's whole content in its own format."""
+    """A recorded tuning space: N configurations of P parameters, in the order of the file, with their results.
+
+    `document` is the file's whole content in its own format.
+    """
 
     parameters: tuple[Parameter, ...]
     indices: np.ndarray
@@ -64,7 +67,10 @@ class TuningSpace:
         cls, entries: Sequence[Entry], names: Sequence[str], kernel: str, device: str, format: str, source: str,
         document: dict[str, Any],
     ) -> TuningSpace:  # fmt: skip
-        """Make a space from entries. ValueError for no entries, parameters other than `names`, or a repeated configuration."""
+        """Make a space from the configurations of a file.
+
+        ValueError for no entries, parameters other than `names`, or a repeated configuration.
+        """
         if not entries or not names:
             raise ValueError(
                 f"{source} holds {len(entries)} configurations of {len(names)} parameters; it takes 1 or more of both"
@@ -94,20 +100,23 @@ class TuningSpace:
 
     @cached_property
     def ok(self) -> np.ndarray:
-        """Which configurations succeeded, bool [N]."""
+        """Whether each configuration was measured successfully, bool [N]."""
         return np.array([status is Status.OK for status in self.status])
 
     @property
     def variables(self) -> list[tuple[str, tuple[Value, ...]]]:
-        """Names and values of the parameters that take more than one value, in their order."""
+        """Names and values of the parameters that take more than one value, in the order of the file."""
         return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
 
     def configuration(self, index: int) -> dict[str, Value]:
-        """Values by parameter of the configuration with this index."""
+        """Return the parameter values of the configuration with this index, by name."""
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
 
     def index(self, configuration: Mapping[str, Value]) -> int:
-        """Index of a configuration. ValueError if it is not in this space. Parameters with a single value may be omitted."""
+        """Return the index of a configuration. ValueError if it is not recorded.
+
+        Parameters with a single value may be omitted.
+        """
         known = {p.name: p for p in self.parameters}
         lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
         if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
@@ -121,7 +130,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Index of a configuration, None if it is not recorded. A missing parameter has its first value."""
+        """Return the index of a configuration, None if it is not recorded. An omitted parameter has its least value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
@@ -129,7 +138,7 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Index of each value, by the parameter's name and the value's `identity`."""
+        """Index of each value among its parameter's values, by the parameter's name and the value's `identity`."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
@@ -137,13 +146,13 @@ class TuningSpace:
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:
-        """Index of the configuration with this row of value indices [P]. KeyError if none is recorded."""
+        """Return the index of the configuration whose row of value indices is `row` [P]. KeyError if it is not recorded."""
         return self._places[tuple(row.tolist())]
 
     def seconds(self, timing: str = "reported") -> np.ndarray:
-        """Seconds of every configuration, float64 [N], infinite unless OK. ValueError names the available timings.
+        """Return the time of every configuration in seconds, float64 [N], infinite unless its status is OK.
 
-        `median` is the reported time if a configuration has no raw samples.
+        `timing` is `reported`, or `median` of the raw samples (the reported time if there are none). ValueError for any other.
         """
         if timing not in TIMINGS:
             raise ValueError(f"no timing {timing!r}; it is one of {TIMINGS}")
@@ -151,17 +160,17 @@ class TuningSpace:
 
     @cached_property
     def _medians(self) -> np.ndarray:
-        """A configuration without raw samples has its reported time."""
+        """Return the median of each configuration's raw samples; the reported time if there are none."""
         return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
 
     def best(self, timing: str = "reported") -> int:
-        """Index of the fastest configuration, the earlier of two equally fast. ValueError if none succeeded."""
+        """Return the index of the fastest configuration, the earlier of two equally fast. ValueError if none succeeded."""
         if not self.ok.any():
             raise ValueError(f"{self.source}: none of {len(self)} configurations ran well, so there is no optimum")
         return int(np.argmin(self.seconds(timing)))
 
     def optimal(self, timing: str = "reported") -> np.ndarray:
-        """Which configurations are statistically tied with the best, bool [N] (`spaces.optimum`)."""
+        """Return which configurations are statistically tied with the best, bool [N] (`spaces.optimum`)."""
         from gensor_gym.spaces.optimum import tied_with_best
 
         if timing not in self._optimal:
@@ -169,11 +178,11 @@ class TuningSpace:
         return self._optimal[timing]
 
     def regret(self, index: int, timing: str = "reported") -> float:
-        """log(seconds of a configuration / seconds of the best), zero if it is tied with the best, infinite if it failed."""
+        """Return log(seconds of a configuration / seconds of the best); zero if tied with the best, infinite if it failed."""
         return float(self.regrets(timing)[index])
 
     def regrets(self, timing: str = "reported") -> np.ndarray:
-        """`regret` of every configuration, float64 [N], read-only."""
+        """Return the `regret` of every configuration, float64 [N], read-only."""
         if timing not in self._regrets:
             seconds = self.seconds(timing)
             over = np.log(seconds / seconds[self.best(timing)])

@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Unit if neither the file nor a measurement names one: the unit of the most common writer."""
+"""Unit of times if neither the file nor a measurement names one: that of the most common writer."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,
@@ -24,17 +24,17 @@ STATUSES = {
     "correctness": Status.WRONG_ANSWER,
     "constraints": Status.ILLEGAL,
 }
-"""Status of a result by its `invalidity`. `correctness` is ignored: writers set it to 1 for failures too."""
+"""`invalidity` of a T4 result -> status. `correctness` is ignored: writers set it to 1 for failures too."""
 INVALIDITY = {status: word for word, status in STATUSES.items()} | {
     Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
 }  # fmt: skip
-"""`invalidity` of a result by its status. The format has no word for CRASHED and IMPLAUSIBLE."""
+"""Status -> `invalidity` of a T4 result. The format has no word for CRASHED and IMPLAUSIBLE."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
-"""Times that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
+"""Times in a T4 result that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space of a parsed T4 file. ValueError names file and key of the unreadable part."""
+    """Make a space from the parsed content of a T4 file. ValueError names file and key of the unreadable part."""
     results = document["results"]
     if not isinstance(results, list):
         raise ValueError(f"{source}: 'results' is {type(results).__name__}; it takes a list of results")
@@ -75,7 +75,7 @@ def _entry(position: int, result: object, source: str, scale: float) -> Entry:
 
 
 def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
-    """Seconds of the measurement named `time`, converted from its own unit if it has one; None if the measurement is missing."""
+    """Return the measurement named `time` in seconds, from its own unit if it has one; None if it is missing."""
     measurements = result.get("measurements")
     for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
         if isinstance(measured, dict) and measured.get("name") == "time":

@@ -15,18 +15,21 @@ PER_SECOND = {
     "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
     "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""Number of units in a second, by the unit's name. Published T4 files say "miliseconds"."""
+"""Name of a unit of time -> how many are in a second. Published T4 files say "miliseconds"."""
 
 
 def per_second(unit: object, where: str) -> float:
-    """Number of `unit` in a second. ValueError names the available units."""
+    """Return how many units of time are in a second, such as 1000 for `ms`. ValueError names the available units.
+
+    `where` is the name of the value in error messages, in this and the other functions of this module.
+    """
     if not isinstance(unit, str) or unit.strip().lower() not in PER_SECOND:
         raise ValueError(f"{where}: time unit {unit!r} is not one of {sorted(PER_SECOND)}")
     return PER_SECOND[unit.strip().lower()]
 
 
 def number(value: object, where: str) -> float:
-    """A number, or the text of a number, as a finite float. ValueError otherwise."""
+    """Return a number, or the text of a number, as a finite float. ValueError for anything else."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -37,7 +40,7 @@ def number(value: object, where: str) -> float:
 
 
 def duration(value: object, where: str) -> float:
-    """Convert a value to a number of 0 or more; None becomes 0. ValueError otherwise."""
+    """Return a value as seconds or another duration of 0 or more; None becomes 0. ValueError for anything else."""
     found = 0.0 if value is None else number(value, where)
     if found < 0.0:
         raise ValueError(f"{where} is {found!r}; a duration is 0 or more")
@@ -45,7 +48,7 @@ def duration(value: object, where: str) -> float:
 
 
 def runtime(value: object, where: str) -> float:
-    """Convert a value to a number above 0. ValueError otherwise."""
+    """Return a value as a run time above 0. ValueError for anything else."""
     found = number(value, where)
     if found <= 0.0:
         raise ValueError(f"{where} is {found!r}; a run time is above 0")
@@ -53,7 +56,7 @@ def runtime(value: object, where: str) -> float:
 
 
 def runtimes(values: object, where: str) -> tuple[float, ...]:
-    """Convert a list to numbers above 0; None becomes an empty tuple. ValueError otherwise."""
+    """Return a list of values as run times above 0; None becomes an empty tuple. ValueError for anything else."""
     if values is None:
         return ()
     if not isinstance(values, list):
@@ -62,7 +65,7 @@ def runtimes(values: object, where: str) -> tuple[float, ...]:
 
 
 def identity(value: Value) -> tuple[int, object]:
-    """Key for the identity and order of values: numbers by size, then text, then all others.
+    """Return a key that identifies and orders parameter values: numbers by size, then text, then all others.
 
     1 and 1.0 are the same, true and 1 are not.
     """
@@ -74,6 +77,6 @@ def identity(value: Value) -> tuple[int, object]:
 
 
 def ordered(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Distinct values in an order that does not depend on the file."""
+    """Return the distinct values in an order that does not depend on the file."""
     distinct = {identity(value): value for value in values}
     return tuple(distinct[key] for key in sorted(distinct))  # type: ignore[type-var]

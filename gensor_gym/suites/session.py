@@ -1,4 +1,7 @@
-"""Sessions of a suite: they end a search without new programs, restrict it to candidates, refuse the model, or count steps."""
+"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of its part of the suite.
+
+Such a part (a track) may allow only recorded programs, forbid the analytic model, or count steps of training.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,22 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """A search evaluated the model in a track without a model."""
+    """Error of a search that evaluated the analytic model, although its track (part of the suite) forbids the model."""
 
 
 class SuiteSession(Session):
-    """A session that ends a search without new programs. Known programs cost nothing, so the search could continue forever."""
+    """Search session of a suite that ends when the search stops measuring new programs.
+
+    Programs that were measured before cost nothing, so such a search could continue forever.
+    """
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
-        """Resolve the backend and build the graph, like `Session`."""
+        """Find the backend and build the graph of the task, like `Session`."""
         super().__init__(task, budget, on_trial=on_trial)
         self._idle = 0
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure schedules like `Session`. BudgetSpent also after MOST_IDLE successive calls without a new trial."""
+        """Measure schedules like `Session`. BudgetSpent also after `MOST_IDLE` successive calls that measured nothing new."""
         before = self.trials
         found = super().measure(schedules)
         self._idle = 0 if self.trials > before else self._idle + 1
@@ -45,13 +51,13 @@ class SuiteSession(Session):
 
 
 class CandidateSession(SuiteSession):
-    """A session that measures only its `candidates`, the recorded programs of its task."""
+    """Search session that measures only the recorded programs of its task, which `candidates` lists."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """Build the graph like `Session`. ValueError for an operator without recorded programs."""
         super().__init__(task, budget, on_trial)
         self.candidates = candidates(self.graph.hardware.name, str(task.operator))
-        """Sorted by text, so that the order does not reveal the programs' times."""
+        """Recorded programs of the task, sorted by text, so that the order does not reveal their times."""
         self._known = frozenset(self.candidates)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
@@ -63,15 +69,15 @@ class CandidateSession(SuiteSession):
 
 
 class ModelFreeSession(SuiteSession):
-    """A session whose graph refuses to evaluate the model."""
+    """Search session whose graph raises NoModel if the search evaluates the analytic model."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
-        """Resolve the backend and build a graph that raises NoModel for evaluations."""
+        """Find the backend, and build a graph that raises NoModel instead of evaluating the model."""
         super().__init__(task, budget, on_trial)
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """Raise NoModel."""
+        """Raise NoModel, because this part of the suite forbids the analytic model."""
         _refuse(evaluations)
 
 
@@ -80,13 +86,13 @@ def _refuse(evaluations: int) -> None:
 
 
 class LearningSession(SuiteSession):
-    """A session with training environments of its task. A step of an environment counts as an evaluation of the model.
+    """Search session that also makes training environments of its task. Their steps are charged like evaluations of the model.
 
     Seconds are counted from the first trial on: training time is free.
     """
 
     def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
-        """`steps` is the number of environment steps and model evaluations that are allowed in total."""
+        """Start a session in which `steps` environment steps and model evaluations are allowed in total."""
         super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
@@ -98,19 +104,19 @@ class LearningSession(SuiteSession):
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:
-        """Count steps, or evaluations of the model. BudgetSpent if fewer are left."""
+        """Charge `evaluations` environment steps, or evaluations of the model. BudgetSpent if fewer are left."""
         if evaluations > self.steps_left:
             raise BudgetSpent(f"{self.evaluations} of {self.steps} steps spent, {evaluations} more asked for")
         self.evaluations += evaluations
 
     def make_env(self, name: str = CONSTRUCT, **arguments: Any) -> gymnasium.Env[Any, Any]:
-        """An environment of the task whose steps are counted. `name` and arguments are those of `gymnasium.make`."""
+        """Make an environment of the task whose steps are charged. `name` and arguments are those of `gymnasium.make`."""
         return Counted(gymnasium.make(name, **{**arguments, **self._of_task()}), self)
 
     def make_vec(self, count: int, name: str = CONSTRUCT, **arguments: Any) -> Any:
-        """A vector of `count` environments whose steps are counted. Arguments are those of `gymnasium.make_vec`.
+        """Make a vector environment of `count` environments whose steps are charged.
 
-        An episode is reset within the step that ends it.
+        Arguments are those of `gymnasium.make_vec`. An episode is reset within the step that ends it.
         """
         made = {"autoreset_mode": AutoresetMode.SAME_STEP, "threads": 1, **arguments, **self._of_task()}
         return CountedVector(gymnasium.make_vec(name, count, **made), self)
@@ -120,9 +126,10 @@ class LearningSession(SuiteSession):
         return {"operator": task.operator, "hardware": task.hardware, "backend": task.backend, "space": task.space}
 
     def learning_curve(self) -> list[list[float | int | None]]:
-        """Learning curve at WINDOWS points: [steps, mean regret of episodes that ended in the last window, best regret so far].
+        """Return the learning curve as `WINDOWS` points [steps, mean regret, best regret so far].
 
-        A regret is None if no episode has ended. Infinite regrets are left out.
+        The mean is over the episodes that ended since the previous point. A regret is None if no episode has ended. Infinite
+        regrets are left out.
         """
         points: list[list[float | int | None]] = []
         if not self.ended:
@@ -137,7 +144,7 @@ class LearningSession(SuiteSession):
 
 
 class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose steps a session counts."""
+    """Wrapper that charges the steps of an environment to a session."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], session: LearningSession) -> None:
         """Wrap an environment. `step` raises BudgetSpent if the session has no steps left."""
@@ -145,7 +152,7 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.session = session
 
     def step(self, action: Any) -> Any:
-        """Count one step of the environment and take it."""
+        """Charge one step, and take it in the environment."""
         self.session.charge(1)
         found = self.env.step(action)
         if found[2]:
@@ -153,24 +160,24 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def action_masks(self) -> np.ndarray:
-        """Whether each action is legal, bool [N]."""
+        """Return the mask of legal actions, bool [N]."""
         masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
         return masks
 
 
 class CountedVector:
-    """A vector environment whose steps a session counts. All other attributes are the environment's."""
+    """Wrapper that charges the steps of a vector environment to a session. Other attributes are those of the environment."""
 
     def __init__(self, envs: Any, session: LearningSession) -> None:
         """Wrap a vector environment. `step` raises BudgetSpent if the session has too few steps left."""
         self.envs, self.session = envs, session
 
     def __getattr__(self, name: str) -> Any:
-        """Attribute of the environment."""
+        """Return the attribute of the wrapped environment."""
         return getattr(self.envs, name)
 
     def step(self, actions: np.ndarray) -> Any:
-        """Count one step of each environment and take it."""
+        """Charge one step of each environment, and take it."""
         self.session.charge(self.envs.num_envs)
         found = self.envs.step(actions)
         if (ended := np.flatnonzero(found[2])).size:

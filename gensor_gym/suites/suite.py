@@ -1,4 +1,4 @@
-"""A frozen suite: tracks, their tasks, budgets and seeds, and the agent's session.
+"""A frozen suite of tasks for comparing agents: tracks with their tasks, budgets and seeds, and the session of a search.
 
 The file `gensor_gym/suites/VERSION.json` defines a suite. A task is bound to its fingerprint: if rules, model or a recorded table
 have changed since the suite was frozen, SuiteChanged is raised before anything runs.
@@ -29,18 +29,18 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Function of (session, random generator) that searches through the session. The session enforces the budget and remembers the
-best program. All randomness comes from the generator."""
+"""Type of a function of (session, random generator) that searches by calling the session. The session enforces the budget and
+remembers the best program. All randomness comes from the generator."""
 VERSIONS = ("v1", "v1.1")
 
 
 class SuiteChanged(ValueError):
-    """A task has changed since the suite was frozen."""
+    """Error: a task has changed since the suite was frozen, so results would not be comparable."""
 
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """A frozen task: an operator on a machine, in a space, measured by a backend."""
+    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a `fingerprint` that shows changes."""
 
     operator: str
     hardware: str
@@ -48,7 +48,7 @@ class SuiteTask:
     backend: str
     fingerprint: str
     edition: str
-    """Digest of the recorded table; empty for the model."""
+    """Digest of the recorded table with which the task is measured; empty for the model."""
     best: float
     """Seconds of the best program: from a complete table, from a certificate, or only the best known, which may be beaten."""
     certain: bool
@@ -58,15 +58,15 @@ class SuiteTask:
 
     @property
     def name(self) -> str:
-        """Name of the task in results."""
+        """Name of the task in results: machine and operator."""
         return f"{self.hardware} {self.operator}"
 
     def regret(self, seconds: float) -> float:
-        """log(seconds / best). Infinite without a program, and negative for a program that is faster than the best known."""
+        """Return log(seconds / best). Infinite if no program was found, negative for a program faster than the best known."""
         return math.log(seconds / self.best)
 
     def check(self) -> None:
-        """Raise SuiteChanged if rules, model or table have changed."""
+        """Raise SuiteChanged if the task's rules, model or recorded table have changed since the suite was frozen."""
         if (now := _mark(self.operator, self.hardware, self.space)) != self.fingerprint:
             raise SuiteChanged(
                 f"{self.name} in space {self.space!r}: rules or model changed since the suite was frozen "
@@ -78,7 +78,7 @@ class SuiteTask:
 
 @dataclass(frozen=True)
 class Track:
-    """Tasks of a suite with one protocol: common seeds, budget and rules."""
+    """Part of a suite: tasks that are searched with the same seeds, budget and rules."""
 
     suite: str
     name: str
@@ -90,18 +90,21 @@ class Track:
     model: bool
     """Whether an agent may evaluate the model."""
     steps: int | None
-    """Number of environment steps and model evaluations in which an agent learns from scratch; None for searches."""
+    """Number of environment steps and model evaluations in which an agent learns without previous training; None for searches."""
     candidates: bool = False
-    """Whether a search chooses among the recorded programs of its task, `session.candidates`."""
+    """Whether a search may measure only the recorded programs of its task, `session.candidates`."""
 
     def __str__(self) -> str:
-        """Name and description of the track, and the number of its tasks."""
+        """Return name and description of the track, and the number of its tasks."""
         return f"{self.suite}/{self.name}: {self.about}; {len(self.tasks)} tasks"
 
     __repr__ = __str__
 
     def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
-        """A new session of a task; a `LearningSession` if agents of the track learn. SuiteChanged if the task has changed."""
+        """Start a search session of a task; a `LearningSession` if the track is for agents that learn.
+
+        SuiteChanged if the task has changed.
+        """
         task.check()
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
@@ -110,9 +113,10 @@ class Track:
         return kind(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
-        """Search every task with every seed; yield each `result` when its search ends. BudgetSpent ends a search.
+        """Let an agent search every task with every seed, and yield each `result` when its search ends.
 
-        ValueError for an invalid agent or invalid seeds. A process that the agent forked ends when the agent returns in it.
+        BudgetSpent ends a search. ValueError for an invalid agent or invalid seeds. A process that the agent forked ends when the
+        agent returns in it.
         """
         if not callable(agent):
             raise ValueError(f"agent {agent!r}: expected a function of (session, random numbers)")
@@ -137,11 +141,11 @@ class Track:
                 yield self.result(task, seed, session, clock)
 
     def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
-        """Result of a search: version, track, task, seed, spent budget, the best program, and the regret after each trial.
+        """Return the result of a search: its task, the budget spent, the best program, and the regret after each trial.
 
-        `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the end of each trial;
-        `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget. Without a program regret
-        is infinite and `schedule` None. `learning` is a learning curve, None for a search without training.
+        `curve` is that regret. `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the end
+        of each trial; `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget. Without a
+        program regret is infinite and `schedule` None. `learning` is a learning curve, None for a search without training.
         """
         seconds = np.array([row.seconds for row in session.trace] or [math.inf])
         curve = [task.regret(float(value)) for value in np.minimum.accumulate(seconds)]
@@ -156,7 +160,7 @@ class Track:
         }  # fmt: skip
 
     def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
-        """Regrets [tasks, seeds] of an agent's results, of one group or all.
+        """Return the regrets [tasks, seeds] of an agent's results, for the tasks of one group or for all.
 
         ValueError names missing results, or a result of another suite or track.
         """
@@ -171,31 +175,34 @@ class Track:
 
 
 class Clock:
-    """Records this process's processor seconds at the end of each trial. Other work on the machine does not add to them."""
+    """Records how many processor seconds this process has used at the end of each trial.
+
+    Other work on the machine does not add to them.
+    """
 
     def __init__(self) -> None:
-        """Start now. A later start can be set as `begin`."""
+        """Start to count now. Setting `begin` moves the start."""
         self.begin = time.process_time()
         self.seconds: list[float] = []
 
     def now(self) -> float:
-        """Seconds of processor time since the start, rounded."""
+        """Return the processor seconds since the start, rounded."""
         return round(time.process_time() - self.begin, 5)
 
     def __call__(self, row: TraceRow) -> None:
-        """Record the time at the end of a trial."""
+        """Record the processor seconds at the end of a trial."""
         self.seconds.append(self.now())
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Tracks of a version by name."""
+    """A version of the suite: its tracks (parts with tasks, budget and rules), by name."""
 
     version: str
     tracks: Mapping[str, Track]
 
     def __str__(self) -> str:
-        """Version of the suite and names of its tracks, each with the number of its tasks."""
+        """Return the version of the suite and the names of its tracks, each with the number of its tasks."""
         return f"suite {self.version}: {', '.join(f'{name} ({len(track.tasks)} tasks)' for name, track in self.tracks.items())}"
 
     __repr__ = __str__
@@ -208,13 +215,13 @@ class Suite:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the available versions."""
+    """Return the names of the available versions of the suite."""
     return VERSIONS
 
 
 @cache
 def get(version: str) -> Suite:
-    """The suite of a version. ValueError names the available versions."""
+    """Return one version of the suite. ValueError names the available versions."""
     check_known("suite", version, VERSIONS)
     text = (resources.files("gensor_gym.suites") / f"{version}.json").read_text(encoding="utf-8")
     tracks = {name: _track(version, name, plain) for name, plain in json.loads(text).items()}
@@ -234,7 +241,7 @@ def _mark(operator: str, hardware: str, space: str) -> str:
 
 @cache
 def _edition(hardware: str, backend: str) -> str:
-    """Empty for the model."""
+    """Return the digest of the recorded table of a backend; empty for the analytic model."""
     found = get_backend(backend, hw := machines.get(hardware))
     if isinstance(found, MeasuredBackend):
         return found.edition(hw)

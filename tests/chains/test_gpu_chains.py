@@ -15,7 +15,7 @@ def test_random_chains_are_right(seeds: range) -> None:
     assert len(kernels) > 0.7 * len(seeds) and faults_of(kernels) == {}
 
 
-@pytest.mark.parametrize("seeds", thorough_but([range(6), *(range(s, s + 20) for s in range(6, 86, 20))], range(6)), ids=str)
+@pytest.mark.parametrize("seeds", thorough_but([range(6), *(range(s, s + 20) for s in range(6, 146, 20))], range(6)), ids=str)
 def test_random_attention_is_right(seeds: range) -> None:
     kernels = random_kernels(map(random_attention, seeds), seeds.start)
     assert len(kernels) == len(seeds) and faults_of(kernels) == {}

@@ -16,6 +16,7 @@ from torch import nn
 
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.frontends import torch_export
+from gensor_gym.frontends.cached import networks
 from gensor_gym.frontends.cached.digest import program_digest
 from gensor_gym.frontends.cached.networks import FOLDER, cached_network
 from gensor_gym.frontends.unsupported import Unsupported
@@ -181,6 +182,20 @@ def test_a_file_that_cannot_be_trusted_is_written_again(harm: str, exports: list
     for _ in range(2):
         cached_network(Module().eval(), (X,))
     assert len(exports) == 2 and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_the_last_files_are_kept(exports: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "MOST_FILES", 2)
+    modules = [Module().eval() for _ in range(4)]
+    for number, module in enumerate(modules):
+        module.power = number
+        cached_network(module, (X,))
+        for path in (tmp_path / "cache" / FOLDER).iterdir():  # as if written a second ago
+            os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 1))
+    assert len(list((tmp_path / "cache" / FOLDER).iterdir())) == 2
+    for module in reversed(modules):
+        cached_network(module, (X,))
+    assert len(exports) == 6
 
 
 def test_errors_are_those_of_the_export(exports: list[str]) -> None:

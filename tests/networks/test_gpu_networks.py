@@ -136,6 +136,15 @@ def test_a_network_is_one_graph_on_a_device(name: str, device: dict[str, Emulate
         compiled(x[:1])
 
 
+def test_a_graph_whose_memory_was_freed_is_found(device: dict[str, EmulatedKernels]) -> None:
+    """A captured graph keeps addresses alone. The copies of arrays at 12 bytes belong to nobody but the calls."""
+    compiled, _, x = network("parts")
+    compiled(x)
+    compiled.function.loaded()._calls.clear()
+    with pytest.raises(AssertionError, match="memory that was freed"):
+        compiled(x)
+
+
 def test_memory_that_stays_between_calls_is_zero_for_all_kernels() -> None:
     """What kernels leave zero in their workspaces ends at one place of a block that they share; others share another one."""
     compiled, _, _ = network("mlp")

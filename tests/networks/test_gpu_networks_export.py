@@ -100,7 +100,7 @@ def test_the_manifest_names_every_kernel(tmp_path: Path) -> None:
     assert {one["digest"]: one["cubin"] for one in said["kernels"]} == digests
     for one in said["kernels"]:
         kernel = next(kernel for kernel in compiled.kernels if kernel.digest == one["digest"])
-        assert (made.folder / one["cubin"]).read_bytes() == nvrtc.compile_cubin(kernel).cubin
+        assert (made.folder / one["cubin"]).read_bytes() == nvrtc.compile_cubin(kernel).cubin and one["spill_bytes"] == 0
     assert (made.folder / "weights.bin").read_bytes() == compiled.function.tasks.fixed().tobytes()
     assert [one["name"] for one in said["network"]["arguments"]] == ["input", compiled.plan.network.outputs[0].name]
     with pytest.raises(ValueError, match="library='Net'"):

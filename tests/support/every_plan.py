@@ -46,7 +46,8 @@ def small(seed: int, most: int = 8) -> Network:
         one, other = (names[-int(rng.integers(1, min(4, len(names)) + 1))] for _ in range(2))
         way = rng.choice(4, p=(0.25, 0.45, 0.2, 0.1))
         text = (
-            f"contract({one}, {other}, operator='gemm(m=16, n=16, k=16)')", f"{one} + {other} * {number + 2}.0",
+            f"contract({one}, {other}, operator='gemm(m=16, n=16, k=16)')",
+            f"maximum({one}, 0.0)" if seed % 2 else f"{one} + {other} * {number + 2}.0",
             f"reduce_max({one}, axes=[1])", f"transpose({one}, order=[1, 0])",
         )[way]  # fmt: skip
         lines += [f"    v{number} = {text}"] if way != 2 else [f"    m{number} = {text}", f"    v{number} = {one} - m{number}"]

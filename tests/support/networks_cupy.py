@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,10 +35,26 @@ class Event:
         assert self.recorded
 
 
-def enqueue(work: Callable[[], None]) -> None:
-    """Do work now, or when the graph is launched that the current stream captures."""
+def enqueue(work: Callable[..., None], *arrays: np.ndarray) -> None:
+    """Do work on arrays now, or when the graph is launched that the current stream captures; it keeps their addresses alone."""
     assert Stream.current is not None
-    Stream.current._enqueue(work)
+    at = [address(array) for array in arrays]
+    Stream.current._enqueue(lambda: work(*(one() for one in at)))
+
+
+def address(array: np.ndarray) -> Callable[[], np.ndarray]:
+    """The array again, as long as what owns its memory has not been freed."""
+    owner, shape, dtype, strides = array, array.shape, array.dtype, array.strides
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    memory, offset = weakref.ref(owner), array.ctypes.data - owner.ctypes.data
+
+    def found() -> np.ndarray:
+        whole = memory()
+        assert whole is not None, "a graph uses memory that was freed"
+        return np.ndarray(shape, dtype, whole, offset, strides)
+
+    return found
 
 
 class Array(np.ndarray):
@@ -55,7 +72,7 @@ class Array(np.ndarray):
         return 2, 0
 
     def __setitem__(self, place: Any, value: Any) -> None:
-        enqueue(lambda: np.ndarray.__setitem__(self.view(np.ndarray), place, np.asarray(value)))
+        enqueue(lambda to, of: to.__setitem__(place, of), self, np.asarray(value))
 
 
 def on_device(array: Any) -> Array:
@@ -75,7 +92,7 @@ class Launching:
         self.first = entry == kernel.launches[0].entry
 
     def __call__(self, grid: tuple, block: tuple, arguments: tuple, shared_mem: int = 0) -> None:
-        enqueue(lambda: self.run(arguments))
+        enqueue(lambda *given: self.run(given), *arguments)
 
     def run(self, arguments: Sequence[np.ndarray]) -> None:
         if not self.first:

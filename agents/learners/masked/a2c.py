@@ -22,7 +22,7 @@ _SETTINGS = ("learning_rate", "n_steps", "gae_lambda", "ent_coef", "vf_coef", "m
 
 
 def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model. Gamma is the environment's discount."""
+    """Make an untrained MaskablePPO with A2C's settings. Gamma is the environment's discount."""
     policy = {
         "net_arch": list(settings["net_arch"]), "optimizer_class": torch.optim.RMSprop,
         "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5, "weight_decay": 0},

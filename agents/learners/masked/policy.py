@@ -19,12 +19,12 @@ MASKED = -1e8
 
 
 class MaskedPolicy(MaskableActorCriticPolicy):
-    """Actor and critic for one discrete action with a mask. The arguments are those of the base class."""
+    """Actor-critic policy for one discrete action with a mask. The arguments are those of the base class."""
 
     def forward(
         self, obs: torch.Tensor, deterministic: bool = False, action_masks: np.ndarray | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(actions int64 [B], values [B, 1], log probabilities of the actions [B])."""
+        """Choose actions; return (actions int64 [B], values of the states [B, 1], log-probabilities of the actions [B])."""
         values, logs = self._values_and_logs(obs, action_masks)
         actions = logs.argmax(dim=1) if deterministic else torch.multinomial(logs.exp(), 1, True).squeeze(1)
         return actions, values, logs.gather(1, actions[:, None]).squeeze(1)
@@ -32,7 +32,7 @@ class MaskedPolicy(MaskableActorCriticPolicy):
     def evaluate_actions(
         self, obs: torch.Tensor, actions: torch.Tensor, action_masks: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(values [B, 1], log probabilities of `actions` [B], entropies [B])."""
+        """Evaluate given actions; return (values of the states [B, 1], log-probabilities of `actions` [B], entropies [B])."""
         values, logs = self._values_and_logs(obs, action_masks)
         return values, logs.gather(1, actions[:, None]).squeeze(1), -(logs.exp() * logs).sum(dim=1)
 
@@ -49,7 +49,7 @@ class MaskedPolicy(MaskableActorCriticPolicy):
 
 
 class MaskedBuffer(MaskableRolloutBuffer):
-    """The rollout buffer of MaskablePPO with masks as bool [T, B, N]."""
+    """Rollout buffer of MaskablePPO that stores masks as bool [T, B, N] instead of float32."""
 
     def reset(self) -> None:
         """Empty the buffer and allow all actions."""
@@ -59,7 +59,7 @@ class MaskedBuffer(MaskableRolloutBuffer):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env: Any = None
     ) -> MaskableRolloutBufferSamples:
-        """The minibatch at `batch_inds`. torch gathers the rows, because it is faster than NumPy at this."""
+        """Return the minibatch at the indices `batch_inds`. torch gathers the rows, because it is faster than NumPy at this."""
         chosen = torch.from_numpy(batch_inds)
         flat = (self.values, self.log_probs, self.advantages, self.returns)
         values, logs, advantages, returns = (torch.from_numpy(column).flatten()[chosen] for column in flat)

@@ -30,7 +30,7 @@ _OF_PPO = (
 
 
 class NetworkPolicy(MaskedPolicy):
-    """Policy whose actor and critic are an `ActorCritic`, which outputs the logits itself."""
+    """Policy whose actor and critic are an `ActorCritic` network, which outputs the logits itself."""
 
     def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
         self.network = network
@@ -40,7 +40,7 @@ class NetworkPolicy(MaskedPolicy):
         self.mlp_extractor: Any = ActorCritic(**self.network)
 
     def _build(self, lr_schedule: Any) -> None:
-        """Build like the base class, but with small initial logits and no layer after them."""
+        """Build the networks and the optimiser like the base class, but with small initial logits and no layer after them."""
         super()._build(lr_schedule)
         self.action_net = nn.Identity()
         for last in self.mlp_extractor.last_layers():
@@ -53,19 +53,22 @@ class NetworkPolicy(MaskedPolicy):
 
 
 def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model with a flat multi-layer perceptron. Gamma is the environment's discount."""
+    """Make an untrained MaskablePPO with a flat multi-layer perceptron. Gamma is the environment's discount."""
     looking = of_groups(settings) if settings.get("groups") else {}
     return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
 
 def make_axes(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model over the flat observation that treats axes as a set."""
+    """Make an untrained MaskablePPO whose network treats the axes of the flat observation as a set."""
     network = {"width": settings["width"], "axes": True, "actions": [], "features": 0, **hidden(settings)}
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
 
 
 def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """An untrained model that scores successors. With the setting `axes` it encodes the state like `ppo_axes`."""
+    """Make an untrained MaskablePPO that scores the programs to which actions lead (successors).
+
+    With the setting `axes` it encodes the state like `ppo_axes`.
+    """
     actions = lookahead_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
         "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_LOOKAHEAD_FEATURES,
@@ -75,12 +78,12 @@ def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> 
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The network's keyword argument `hidden`, from the setting of that name; by default nothing is hidden."""
+    """Return the network's keyword argument `hidden` (groups of features) from the setting of that name, by default empty."""
     return {"hidden": tuple(settings.get("hidden") or ())}
 
 
 def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """Untrained MaskablePPO with a policy class and the policy's keyword arguments `network`."""
+    """Make an untrained MaskablePPO of a policy class, whose keyword arguments are `network`."""
     chosen = {name: settings[name] for name in _OF_PPO if name in settings}
     return MaskablePPO(
         policy, env, rollout_buffer_class=MaskedBuffer, gamma=env.discount, learning_rate=schedule(settings),
@@ -89,19 +92,19 @@ def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any],
 
 
 def schedule(settings: Mapping[str, Any]) -> Any:
-    """The learning rate, or with a `final_learning_rate` a linear schedule from the first to the last rate."""
+    """Return the learning rate or, with a `final_learning_rate`, a linear schedule from the first to the last rate."""
     first, last = settings["learning_rate"], settings.get("final_learning_rate")
     return first if last is None else Line(float(first), float(last))
 
 
 class Line:
-    """Linear schedule for stable-baselines3, which calls it with the remaining share of the training, from 1 to 0."""
+    """Linear schedule of a learning rate; stable-baselines3 calls it with the remaining share of the training, from 1 to 0."""
 
     def __init__(self, first: float, last: float) -> None:
         self.first, self.last = first, last
 
     def __call__(self, left: float) -> float:
-        """Value when the share `left` of the training remains."""
+        """Return the rate when the share `left` of the training remains."""
         return self.last + (self.first - self.last) * left
 
 
@@ -112,14 +115,14 @@ def load(path: Path) -> MaskablePPO:
 
 
 def logits(model: MaskablePPO, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Log-probabilities [B, N] of the actions, -inf for illegal actions."""
+    """Return the log-probabilities [B, N] of the actions, -inf for illegal actions."""
     with torch.no_grad():
         masked: Any = model.policy.get_distribution(torch.as_tensor(observations), action_masks=masks)
     return np.where(masks, masked.distribution.logits.numpy(), -np.inf)
 
 
 def values(model: MaskablePPO, observations: np.ndarray) -> np.ndarray:
-    """The critic's values [B] of observations [B, O]."""
+    """Return the critic's values [B] of observations [B, O]."""
     with torch.no_grad():
         return model.policy.predict_values(torch.as_tensor(observations)).numpy().ravel()
 

@@ -1,8 +1,9 @@
 """Q-learning over legal actions: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
 
 stable-baselines3 and sb3-contrib have these two without masks; we add masks to their classes. The mask is part of the
-observation, so that the replay buffer also keeps the next state's mask. A network returns ILLEGAL for masked actions, so that the
-best action is legal both in acting and in the target. Exploration draws among legal actions, independently in every environment.
+observation, so that the replay buffer also keeps the next state's mask. A network returns -1e8 (`ILLEGAL`) for masked actions, so
+that the best action is legal both in acting and in the target. Exploration draws among legal actions, independently in every
+environment.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ class MaskedObservations(VecEnvWrapper):
 
 
 class MaskedQNetwork(QNetwork):
-    """Q-network that returns ILLEGAL for masked actions."""
+    """Q-network that returns a very low value (`ILLEGAL`) for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """Values [B, N] of the actions, ILLEGAL if the mask is 0."""
+        """Return the values [B, N] of the actions, `ILLEGAL` where the mask is 0."""
         return torch.where(obs["mask"] > 0, super().forward(obs), ILLEGAL)
 
 
 class MaskedQuantileNetwork(QuantileNetwork):
-    """Quantile network that returns ILLEGAL for masked actions."""
+    """Quantile network that returns very low quantiles (`ILLEGAL`) for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """Quantiles [B, Q, N] of the actions' values, all ILLEGAL if the mask is 0."""
+        """Return the quantiles [B, Q, N] of the actions' values, all `ILLEGAL` where the mask is 0."""
         return torch.where((obs["mask"] > 0).unsqueeze(1), super().forward(obs), ILLEGAL)
 
 
@@ -92,7 +93,7 @@ class MaskedQRDQNPolicy(QRDQNPolicy):
 
 
 class LegalExploration:
-    """Mixin for epsilon-greedy actions among legal actions. Draws use NumPy's global generator, as in stable-baselines3."""
+    """Mixin for epsilon-greedy exploration among legal actions. Draws use NumPy's global generator, as in stable-baselines3."""
 
     policy: Any
     exploration_rate: float
@@ -102,9 +103,9 @@ class LegalExploration:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]:
-        """(actions, state). Without `deterministic`, each action is random with probability `exploration_rate`, else the best.
+        """Choose legal actions; return (actions, state).
 
-        All actions are legal.
+        Without `deterministic`, each action is random with probability `exploration_rate`, otherwise the best.
         """
         actions, state = self.policy.predict(observation, state, episode_start, True)
         if deterministic:
@@ -113,7 +114,10 @@ class LegalExploration:
         return np.where(explores, random_legal(observation["mask"]), actions), state
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """(actions, actions): random legal actions before `learning_starts` steps, then those of `predict`."""
+        """Choose legal actions for the replay buffer: random before `learning_starts` steps, then those of `predict`.
+
+        Return the actions twice: as they are taken, and as they are stored.
+        """
         if self.num_timesteps < learning_starts:
             actions = random_legal(self._last_obs["mask"])
         else:
@@ -130,7 +134,7 @@ class MaskedQRDQN(LegalExploration, QRDQN):
 
 
 def random_legal(masks: np.ndarray) -> np.ndarray:
-    """Draw a legal action for every mask [.., N], all with equal probability."""
+    """Draw one legal action for every mask [.., N], all with equal probability."""
     return np.where(masks > 0, np.random.rand(*masks.shape), -1.0).argmax(axis=-1)
 
 
@@ -143,7 +147,7 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: di
 
 
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Expected return float64 [B, N] of every action (the mean of its quantiles), -inf for illegal actions."""
+    """Return the expected return float64 [B, N] of every action (the mean of its quantiles), -inf for illegal actions."""
     observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
         found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)
@@ -151,7 +155,10 @@ def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np
 
 
 def logits(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Log-probabilities [B, N] of the Boltzmann distribution over action values. Q-learners have no other stochastic policy."""
+    """Return the log-probabilities [B, N] of the Boltzmann distribution over action values.
+
+    Q-learners have no other stochastic policy.
+    """
     scaled = action_values(model, observations, masks) / TEMPERATURE
     above = scaled - scaled.max(axis=1, keepdims=True)
     return above - np.log(np.exp(above).sum(axis=1, keepdims=True))
@@ -162,14 +169,14 @@ TEMPERATURE = 0.05
 
 
 def values(model: Any, observations: np.ndarray) -> np.ndarray:
-    """Largest action value float [B], over illegal actions too, because no mask is available."""
+    """Return the largest action value float [B] of each observation, over illegal actions too, because no mask is available."""
     return action_values(model, observations, np.ones((len(observations), model.action_space.n), dtype=bool)).max(axis=1)
 
 
 def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
-    """The learner of the class `model`. Its policy takes the settings `of_policy` in addition to the common settings.
+    """Make the learner of the class `model` (MaskedDQN or MaskedQRDQN).
 
-    Gamma is the environment's discount.
+    Its policy takes the settings `of_policy` in addition to the common settings. Gamma is the environment's discount.
     """
 
     def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> Any:

@@ -10,9 +10,10 @@ from agents.runs.texts import interval_text, seconds_text
 
 @dataclass(frozen=True)
 class Cell:
-    """A text for people, with unrounded `numbers` for files: (value,) or (value, low, high), as seconds, shares or counts.
+    """A cell of a table: a text for people and unrounded `numbers` for files.
 
-    `short` is a shorter text for a narrow screen, or None.
+    The numbers are (value,) or (value, low, high), as seconds, shares or counts. `short` is a shorter text for a narrow screen,
+    or None.
     """
 
     text: str
@@ -21,11 +22,11 @@ class Cell:
 
     @property
     def narrow(self) -> str:
-        """The text for a narrow screen."""
+        """The cell's text for a narrow screen."""
         return self.text if self.short is None else self.short
 
     def with_word(self, word: str) -> Cell:
-        """The cell with a word appended to both texts."""
+        """Return the cell with a word appended to its text and to its short text."""
         return Cell(f"{self.text} {word}", self.numbers, f"{self.narrow} {word}")
 
 
@@ -35,12 +36,12 @@ NOTHING = Cell("-")
 
 
 def as_cell(value: Given) -> Cell:
-    """The cell itself; a text becomes a cell without numbers."""
+    """Turn a text into a cell without numbers; return a cell unchanged."""
     return value if isinstance(value, Cell) else Cell(value)
 
 
 def plain(value: object) -> Cell:
-    """Cell of any value. Whole and large numbers get thousands separators, other numbers four digits."""
+    """Make a cell of any value. Whole and large numbers get thousands separators, other numbers four digits."""
     if value is None:
         return NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -49,33 +50,36 @@ def plain(value: object) -> Cell:
 
 
 def number(value: float) -> str:
-    """Text of a number: whole and large numbers with thousands separators, others with four digits."""
+    """Format a number: whole and large numbers with thousands separators, others with four digits."""
     return f"{value:,.0f}" if isinstance(value, int) or 1e3 <= abs(value) < 1e10 else f"{value:.4g}"
 
 
 def seconds(value: float | None) -> Cell:
-    """Cell of a duration in seconds; `-` for None."""
+    """Make the cell of a duration in seconds; `-` for None."""
     return NOTHING if value is None else Cell(seconds_text(value), (value,))
 
 
 def count(value: float) -> Cell:
-    """Cell of a count, or of a mean count."""
+    """Make the cell of a count, or of a mean count, which is shown without decimals."""
     return Cell(f"{value:,.0f}", (value,))
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> Cell:
-    """Cell of a share, shown in percent. The number of the cell is the share itself."""
+    """Make the cell of a share, shown in percent. The number of the cell is the share itself."""
     return Cell(f"{100 * value:{'+' if sign else ''}.{digits}f} %", (value,))
 
 
 def percent_interval(value: Mapping[str, float], digits: int = 1) -> Cell:
-    """Cell of a mean share with its interval, shown in percent."""
+    """Make the cell of a mean share with its interval (`mean`, `low`, `high`), shown in percent."""
     text = interval_text(dict(value), digits)
     return Cell(text, (value["mean"], value["low"], value["high"]), text.partition(" [")[0])
 
 
 def spread(value: Mapping[str, float]) -> Cell:
-    """Cell of a median in seconds with its interval in the same unit. An interval of length zero is not shown."""
+    """Make the cell of a median in seconds with its interval (`median`, `low`, `high`) in the same unit.
+
+    An interval of length zero is not shown.
+    """
     short = seconds_text(value["median"])
     numbers = (value["median"], value["low"], value["high"])
     if value["low"] == value["high"]:
@@ -86,7 +90,7 @@ def spread(value: Mapping[str, float]) -> Cell:
 
 
 def factor(value: Mapping[str, float] | None) -> Cell:
-    """Cell of a speed-up with its interval; `-` for None."""
+    """Make the cell of a speed-up with its interval (`median`, `low`, `high`); `-` for None."""
     if value is None:
         return NOTHING
     short = f"{value['median']:.2f}x"

@@ -12,7 +12,7 @@ INTERVAL = {"median", "low", "high"}
 
 
 def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> dict[str, Sheet]:
-    """Tables by kind of record. Nested entries become columns, lists are left out.
+    """Make one table for each kind of record. Nested entries become columns, lists are left out.
 
     Values that all records of a kind share are in a note below the table. Entries named in `times`, and names that end in `_s` or
     `seconds`, are seconds.
@@ -25,7 +25,7 @@ def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[
 
 
 def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sheet:
-    """Table of the records of one kind. A single record becomes a table of names and values."""
+    """Make the table of the records of one kind. A single record becomes a table of names and values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         facts = [(_words(name), _cell(name, rows[0][name], times)) for name in names]
@@ -46,7 +46,7 @@ def _any(rows: list[dict[str, Any]], name: str) -> object:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value) of a record's entries. The name of a nested entry begins with the outer name."""
+    """Yield (name, value) of a record's entries. The name of a nested entry begins with the outer name."""
     for name, value in row.items():
         if isinstance(value, Mapping) and set(value) != INTERVAL:
             yield from _flat(value, f"{prefix}{name} ")

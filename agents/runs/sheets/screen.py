@@ -24,17 +24,21 @@ GAP = 2
 NAME = 24
 """Minimum width of the column of names, in characters, while other columns can still move below the rows."""
 LONG = 18
-"""Texts with more characters move below the row before any number does."""
+"""Number of characters above which texts move below the row before any number does."""
 INDENT = 4
 SHORTENED = "Intervals: on a wider screen, and in the files."
 
 Line = tuple[str, str]
-"""(text, style of rich)."""
+"""A printed line as (text, name of rich's style)."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns next to each other with their widths, columns moved below the rows, and whether cells use their short texts."""
+    """Layout of a table on a screen.
+
+    `beside` are the columns next to each other with their `widths`, and `under` those moved below the rows. With `short`, cells
+    use their short texts.
+    """
 
     beside: tuple[Column, ...]
     widths: tuple[int, ...]
@@ -62,12 +66,15 @@ def show_cells(
 
 
 def width_of(console: Console) -> int | None:
-    """Characters per line; None for a console without a width."""
+    """Return the console's characters per line; None for a console without a width."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[str], width: int | None) -> Layout:
-    """The first layout that fits. In the narrowest layout only the names are columns, and all other values are below the rows."""
+    """Choose the first layout of a table that fits into `width`.
+
+    In the narrowest layout only the names are columns, and all other values are below the rows.
+    """
     full = columns(head, rows, left, short=False)
     natural = tuple(column.natural for column in full)
     if width is None or _total(natural) <= width:
@@ -81,7 +88,7 @@ def layout(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[s
 
 
 def _moved(found: list[Column], short: bool, width: int) -> Layout:
-    """Move long texts, then the last columns, below their rows until the remaining columns fit."""
+    """Move long texts, then the last columns, below their rows until the remaining columns fit; return that layout."""
     texts = sorted((column for column in found[1:] if column.left and column.cells > LONG), key=lambda column: -column.cells)
     order = [*texts, *(column for column in reversed(found[1:]) if column not in texts)]
     for count in range(1, len(order) + 1):
@@ -94,7 +101,10 @@ def _moved(found: list[Column], short: bool, width: int) -> Layout:
 
 
 def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
-    """Widths with headings on several lines and at least `least` characters for names; empty if they do not fit."""
+    """Return widths of columns whose headings take several lines; empty if the columns do not fit.
+
+    The column of names has at least `least` characters.
+    """
     widths = [column.least for column in beside]
     widths[0] = min(widths[0], least)
     left = width - _total(widths)
@@ -125,7 +135,7 @@ def _joined(chosen: Layout, texts: Sequence[str]) -> str:
 
 
 def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator[Line]:
-    """Lines of a row: a long name on its own line, the cells, and the columns moved below."""
+    """Yield the lines of a row: a long name on its own line, the cells, and the columns moved below."""
     name, *others = (column.texts[number] for column in chosen.beside)
     if cell_len(name) > chosen.widths[0]:
         yield from ((line, style) for line in words(name, width))
@@ -139,7 +149,10 @@ def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator
 
 
 def words(text: str, width: int | None, indent: int = 0) -> list[str]:
-    """Wrap a text into lines of whole words. A word longer than `width` gets its own line. None does not wrap."""
+    """Wrap a text into lines of whole words, at most `width` characters each; None does not wrap.
+
+    A word longer than `width` gets its own line.
+    """
     step = " " * indent
     return textwrap.wrap(
         text, width or indent + len(text) + 1, initial_indent=step, subsequent_indent=step, break_long_words=False,

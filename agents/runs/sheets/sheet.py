@@ -18,7 +18,7 @@ from agents.runs.texts import table
 
 @dataclass(frozen=True)
 class Sheet:
-    """A title, columns, rows of cells and notes below.
+    """A table of results: title, columns, rows of cells, and notes below.
 
     Two fields affect only the screen: `styles` are rich's styles of the first rows, and `words` names columns that are always
     aligned to the left. The first column names a row. Columns are in the order of their importance: on a narrow screen the last
@@ -46,15 +46,15 @@ class Sheet:
                 raise ValueError(f"row {row} has {len(row)} cells: table {self.title!r} has {len(self.head)} columns")
 
     def show(self, console: Console) -> None:
-        """Print the table; see `agents.runs.sheets.screen`."""
+        """Print the table, fitted to the console; see `agents.runs.sheets.screen`."""
         show_cells(console, self.title, self.head, self.rows, self.notes, self.styles, self.words)
 
     def markdown(self) -> list[str]:
-        """Lines of a Markdown table, without title and notes."""
+        """Return the lines of a Markdown table, without title and notes."""
         return table(self.head, [tuple(cell.text for cell in row) for row in self.rows])
 
     def csv(self) -> str:
-        """CSV text with unrounded numbers: times in seconds, shares as fractions.
+        """Return the table as CSV text with unrounded numbers: times in seconds, shares as fractions.
 
         A column with intervals is followed by the columns `NAME low` and `NAME high`.
         """
@@ -70,18 +70,18 @@ class Sheet:
         return file.getvalue()
 
     def write_csv(self, path: Path) -> None:
-        """Write the CSV file."""
+        """Write the table as a CSV file."""
         write_text(path, self.csv())
 
     def write(self, path: Path) -> None:
-        """Write `path`.md, with title and notes, and `path`.csv."""
+        """Write the table as `path`.md, with title and notes, and as `path`.csv."""
         shown = [f"# {self.title}", "", *self.markdown(), *(f"\n{note}" for note in self.notes)]
         write_text(path.with_name(f"{path.name}.md"), "\n".join(shown) + "\n")
         self.write_csv(path.with_name(f"{path.name}.csv"))
 
 
 def _values(cell: Cell, count: int) -> list[object]:
-    """A cell's values in `count` columns of a CSV file. A text that a spreadsheet would read as a formula is quoted."""
+    """Return a cell's values in `count` columns of a CSV file. A text that a spreadsheet would read as a formula is quoted."""
     if cell.numbers:
         return [*cell.numbers, *[""] * (count - len(cell.numbers))]
     text = "" if cell.text == "-" else cell.text

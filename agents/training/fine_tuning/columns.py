@@ -1,4 +1,4 @@
-"""Fine-tuning of policies that write programs column by column: judges rank programs for a learner.
+"""Fine-tune policies that write programs column by column: measured times rank the programs for a learner.
 
 The policy is still trained on the rank of each program among all programs drawn for its task. A measured kernel counts with its
 measured time. An unmeasured kernel counts with the model's time, corrected by measurements of kernels of the same structure
@@ -35,18 +35,18 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 PER_REGISTER_TILE = 2
-"""Number of kernels of one register tile that are measured before those of the next register tile, as in the strategies."""
+"""Number of kernels of each register tile to measure first, as in the strategies; all other kernels follow."""
 Line = Mapping[str, Any]
 """A measured kernel: operator, schedule, seconds (None if it failed), and other fields."""
 
 
 class Judge:
-    """Times of one operator's programs: measured if known, else predicted."""
+    """Judges one operator's programs by their times: measured if known, otherwise predicted."""
 
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
-        """Schedule -> measured seconds, infinite if the kernel failed."""
+        """Schedule -> measured seconds of its kernel, infinite if the kernel failed."""
         self.asked: set[Schedule] = set()
         """Programs that were requested but are not measured yet."""
         for line in lines:
@@ -58,7 +58,7 @@ class Judge:
         return self.choices.graph
 
     def seconds(self, rows: np.ndarray) -> np.ndarray:
-        """Measured or predicted seconds float64 [N] of programs int32 [N, ROW]; infinite if illegal or failed."""
+        """Return the measured or predicted seconds float64 [N] of programs int32 [N, ROW]; infinite if illegal or failed."""
         found = self.graph.latencies(rows)
         if not self.known:
             return found
@@ -69,9 +69,9 @@ class Judge:
         return found
 
     def wanted(self, rows: np.ndarray, count: int) -> list[Schedule]:
-        """At most `count` programs among rows int32 [N, ROW] with the fastest predicted times, of several register tiles.
+        """Choose at most `count` of the programs `rows` int32 [N, ROW] to be measured next.
 
-        Measured and pending programs are excluded.
+        They have the fastest predicted times, with several register tiles. Measured and pending programs are excluded.
         """
         seconds = self.seconds(rows)
         fitting = np.isfinite(seconds)
@@ -80,21 +80,21 @@ class Judge:
         return diverse(fresh, PER_REGISTER_TILE)[:count]
 
     def keep(self, schedule: Schedule, line: Line) -> None:
-        """Record the measurement of a kernel."""
+        """Record the measurement of a program's kernel."""
         measured = math.inf if line["seconds"] is None else float(line["seconds"])
         self.asked.discard(schedule)
         self.known[schedule] = measured
         self.feedback.add(schedule, self.graph.latency(schedule), measured)
 
     def fastest(self, count: int) -> np.ndarray:
-        """Choices int64 [at most `count`, K] of the fastest kernels that succeeded, fastest first."""
+        """Return the choices int64 [at most `count`, K] of the fastest kernels that succeeded, fastest first."""
         ran = sorted((s for s, seconds in self.known.items() if math.isfinite(seconds)), key=self.known.__getitem__)
         vectors = [vector for s in ran[:count] if (vector := self.choices.vector(s)) is not None]
         return np.array(vectors, dtype=np.int64).reshape(-1, len(self.choices.counts))
 
 
 class MeasuredLearner(ColumnLearner):
-    """A column learner that ranks programs by the times of judges.
+    """A column learner that ranks programs by measured times and predictions that measurements correct (`Judge`).
 
     Settings beyond those of `ColumnLearner` are kernels, warm_kernels, temperature, remembered, updates (conf/fine_tune.yaml).
     """
@@ -102,7 +102,7 @@ class MeasuredLearner(ColumnLearner):
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """Create a learner with its own network. `lines` are earlier measurements."""
+        """Create a learner with its own network. `lines` are earlier measurements of its tasks."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
@@ -112,14 +112,14 @@ class MeasuredLearner(ColumnLearner):
         self.judges = {choices: Judge(choices, mine.get(str(choices.graph.operator), ())) for choices in self.choices}
         warm = settings["warm_kernels"]
         self.turns = ((settings["kernels"] - warm, 1.0), (warm, float(settings["temperature"])))
-        """(number of kernels to measure, temperature of the draws): the first draws, then the draws at a higher temperature."""
+        """The two rounds of measuring: (number of kernels to measure, temperature at which the policy draws them)."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """Seconds of the chosen programs by the task's judge."""
+        """Return the seconds of the programs with choices `chosen`, one per column, as the task's judge has or predicts them."""
         return self.judges[choices].seconds(choices.rows(chosen))
 
     def given(self, choices: Choices) -> Given:
-        """The fastest measured kernels of a task, which are added to the drawn programs."""
+        """Return the fastest measured kernels of a task, which replace some of the drawn programs."""
         return Given(self.judges[choices].fastest(self.settings["remembered"]))
 
     def next_task(self) -> Choices:
@@ -127,19 +127,19 @@ class MeasuredLearner(ColumnLearner):
         return self.choices[int(self.rng.integers(len(self.choices)))]
 
     def drawn(self, choices: Choices, temperature: float) -> np.ndarray:
-        """Draw programs int32 [programs, ROW] for a task from the policy; they may be illegal."""
+        """Draw programs for a task from the policy, int32 [programs, ROW]; they may be illegal."""
         draws = self.rng.random((self.settings["programs"], len(choices.counts)))
         with torch.no_grad():
             chosen, _, _ = self.network(choices, draws, temperature)
         return choices.rows(chosen)
 
     def learn(self) -> None:
-        """Train on `updates` batches and record their rewards."""
+        """Train on `updates` batches of drawn programs and record their rewards."""
         self.rewards += [self.advance() for _ in range(self.settings["updates"])]
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Check the settings of learning from measurements. ValueError names a setting out of range.
+    """Check the settings of training with measured times. ValueError names a setting out of range.
 
     `ColumnLearner` checks the settings that all trainings of columns share.
     """
@@ -154,7 +154,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> None:
-    """Measure the `count` programs among rows int32 [N, ROW] that the judge selects, in order."""
+    """Measure those `count` of the programs `rows` int32 [N, ROW] that the judge chooses, in order."""
     for schedule in judge.wanted(rows, count):
         judge.keep(schedule, timings.line(judge.graph, schedule, judge.graph.latency(schedule)))
 
@@ -162,9 +162,9 @@ def measure(judge: Judge, rows: np.ndarray, count: int, timings: Timings) -> Non
 def learn(
     config: DictConfig, card: dict[str, Any], ops: list[Operator], hardware: Hardware, timings: Timings, folder: Path
 ) -> tuple[int, float]:
-    """Continue training the card's policy and save it; return (programs written, seconds), including earlier runs.
+    """Continue the training of a card's policy with measured times, and save it.
 
-    ValueError names a setting that is out of range.
+    Return (programs written, seconds), including earlier runs. ValueError names a setting that is out of range.
     """
     space, width = card["config"]["env"]["space"], card["config"]["agent"]["width"]
     graphs = [ConstructionGraph(op, hardware, space) for op in ops]

@@ -35,11 +35,11 @@ from gensor_gym.operators.types import Operator
 BEGUN, MEASURED = "begun.json", "measured.jsonl"
 """Files of a fine-tuning folder: the initial settings, and the measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
-"""Settings that may differ when a run is resumed."""
+"""Settings that may differ when a fine-tuning is resumed."""
 
 
 def chosen(config: DictConfig) -> list[Operator]:
-    """Operators to measure: the configured operators without `leave_out`, each with at most `most_points` loop points.
+    """Return the operators to measure: the configured ones without `leave_out`, each with at most `most_points` loop points.
 
     ValueError if one of them is not in the train part.
     """
@@ -53,7 +53,10 @@ def chosen(config: DictConfig) -> list[Operator]:
 
 
 def begin(config: DictConfig, device: str, folder: Path) -> None:
-    """Record the initial settings. ValueError names the differences if the folder has measurements made with other settings."""
+    """Record the initial settings of a fine-tuning in its folder.
+
+    ValueError names the differences if the folder has measurements made with other settings.
+    """
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
@@ -67,7 +70,10 @@ def begin(config: DictConfig, device: str, folder: Path) -> None:
 
 
 def fine_tune(config: DictConfig, console: Console) -> dict[str, Any]:
-    """Train, write policy and card, and return the card. ValueError for a bad argument or a folder that another process uses."""
+    """Fine-tune a policy, write policy and card, and return the card.
+
+    ValueError for a bad argument or a folder that another process uses.
+    """
     folder, source = make_folder(config.output), located(config.checkpoint)
     with locked(folder):
         card = checked_card(source)

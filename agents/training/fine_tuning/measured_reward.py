@@ -29,19 +29,19 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task
 
 CURVE = "measured_curve.jsonl"
-"""File of the learning curve. It gets a line whenever the policy is saved."""
+"""File name of the learning curve. It gets a line whenever the policy is saved."""
 _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
 }  # fmt: skip
-"""Fields of a line in the file of measurements, with their types."""
+"""Fields of a line in the file of measurements -> their types."""
 
 
 class Timings:
     """Measurements of a fine-tuning, kept in a file with a line for every distinct kernel."""
 
     def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
-        """Read the lines of an earlier run. A torn last line is dropped."""
+        """Read the measurements of an earlier run from the file. A torn last line is dropped."""
         self.path, self.backend, self.store = path, backend, store
         with Journal(path, ()) as journal:
             self.rows = list(journal)
@@ -55,18 +55,24 @@ class Timings:
         return len(self.rows)
 
     def of(self, text: str) -> list[dict[str, Any]]:
-        """Lines of an operator's kernels. `text` is the operator's text."""
+        """Return the lines of an operator's kernels. `text` is the operator's text."""
         return [row for row in self.rows if row["operator"] == text]
 
     def gain(self, graph: ConstructionGraph, row: np.ndarray, model_s: float) -> float:
-        """Measured minus modelled final reward R, minus the mean of this difference over the operator's successful kernels."""
+        """Return the correction of a program's final reward R: measured R - modelled R - mean of this difference.
+
+        The mean is over the operator's successful kernels so far. A new kernel is measured first.
+        """
         found = self.line(graph, Schedule(row), model_s)
         mine = self.of(str(graph.operator))
         ran = [known["reward"] - known["modelled"] for known in mine if known["status"] == Status.OK.value]
         return float(found["reward"]) - _modelled(graph, model_s) - (float(np.mean(ran)) if ran else 0.0)
 
     def line(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> dict[str, Any]:
-        """The line of a program's kernel, which is measured first if it is new. `model_s` is the program's time by the model."""
+        """Return the line of a program's kernel in the file, which is measured first if it is new.
+
+        `model_s` is the program's time by the model.
+        """
         digest = self.backend.digest(graph.operator, schedule, graph.hardware)
         if digest not in self._known:
             self._known[digest] = self._measured(graph, schedule, digest, _modelled(graph, model_s))
@@ -96,12 +102,12 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _modelled(graph: ConstructionGraph, model_s: float) -> float:
-    """R, the final reward, for a time of `model_s` seconds."""
+    """Return R, the final reward of an episode, for a program that takes `model_s` seconds."""
     return max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / model_s))
 
 
 class MeasuredVectorEnv(ConstructVectorEnv):
-    """`ConstructVectorEnv` on the analytic model with same-step resets. The last reward of an episode is measured."""
+    """`ConstructVectorEnv` on the analytic model with same-step resets, whose last reward of an episode is measured."""
 
     def __init__(self, timings: Timings, num_envs: int, **arguments: Any) -> None:
         """Make the environments. `arguments` are those of `ConstructVectorEnv`, without `backend` and `autoreset_mode`."""
@@ -109,7 +115,10 @@ class MeasuredVectorEnv(ConstructVectorEnv):
         self.timings = timings
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step like `ConstructVectorEnv`; add the measured gain to the last reward of every ended episode."""
+        """Step like `ConstructVectorEnv`, and add `Timings.gain` to the last reward of every ended episode.
+
+        The last reward is thereby a measured one.
+        """
         rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon do not change the program
         observation, rewards, ended, truncated, info = super().step(actions)
         for i in np.flatnonzero(ended):
@@ -118,10 +127,10 @@ class MeasuredVectorEnv(ConstructVectorEnv):
 
 
 class MeasuredBudget:
-    """Counts distinct kernels and seconds over all runs of one command, and compares them with the limits."""
+    """Counts distinct kernels and seconds over all runs of one command, and says whether the limits are reached."""
 
     def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
-        """Take the limits `measurements` and `seconds` from the configuration. Seconds of earlier runs count if `resumed`."""
+        """Read the limits `measurements` and `seconds` from the configuration. Seconds of earlier runs count if `resumed`."""
         self.timings, self.config, self.path = timings, config, folder / CURVE
         self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
 
@@ -131,17 +140,17 @@ class MeasuredBudget:
         return time.perf_counter() - self._begin
 
     def is_left(self) -> bool:
-        """Whether some of the budget is left."""
+        """Return whether some of the budget is left."""
         return bool(self.timings.spent < self.config.measurements and self.elapsed < self.config.seconds)
 
     def add_point(self, mean_return: float | None) -> None:
-        """Append a line to the curve."""
+        """Append a line to the learning curve: kernels measured, seconds, and the mean return."""
         point = {"measurements": self.timings.spent, "seconds": round(self.elapsed, 1), "mean_return": mean_return}
         append_row(self.path, point)
 
 
 def seconds_before(path: Path) -> float:
-    """Seconds of earlier runs until the last point of the curve. A torn last line is dropped."""
+    """Return the seconds of earlier runs up to the last point of the learning curve. A torn last line is dropped."""
     with Journal(path, ()) as journal:
         points = list(journal)
     return float(points[-1]["seconds"]) if points else 0.0

@@ -1,4 +1,4 @@
-"""Fine-tuning of policies that walk on the construction graph: PPO continues in environments whose last reward is measured."""
+"""Fine-tune policies that walk on the construction graph: PPO continues in environments whose last reward is measured."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Until(BaseCallback):
 def learn(
     config: DictConfig, card: dict[str, Any], ops: list[Operator], hardware: Hardware, timings: Timings, folder: Path
 ) -> tuple[int, float]:
-    """Continue training the card's policy and save it; return (environment steps, seconds), including earlier runs.
+    """Continue the training of a card's policy by PPO with measured rewards, and save it.
 
-    ValueError if the policy was not trained by PPO.
+    Return (environment steps, seconds), including earlier runs. ValueError if the policy was not trained by PPO.
     """
     before = card["config"]["env"]
     kept = {name: before[name] for name in ("space", "discount", "step_cost") if name in before}
@@ -68,7 +68,7 @@ def learn(
 
 
 def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, last: Path) -> Any:
-    """The model saved in `last` if that file exists, else the card's model, with the settings of fine-tuning."""
+    """Load the model saved in `last` if that file exists, else the card's model, with the settings of fine-tuning."""
     from gensor_gym.env.sb3 import ConstructVecEnv
 
     settings: dict[str, Any] = OmegaConf.to_container(config.ppo)  # type: ignore[assignment]

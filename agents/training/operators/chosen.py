@@ -1,6 +1,6 @@
-"""Operators of Measured v1, chosen by rules and a seed: the same list on every machine.
+"""Choose the operators of Measured v1 by rules and a seed: the same list on every machine.
 
-Half are layers of named networks (`layers`), half have random sizes. Operators of the classes UNSEEN are only in the part
+Half are layers of named networks (`layers`), half have random sizes. Operators of the classes `UNSEEN` are only in the part
 `unseen`. The parts `train` and `validation` are within the same parts of split v2. No operator of `train` or `validation` is near
 one of `test` (within a factor of two on every axis), and no operator of any part is near split v2's own test part.
 """
@@ -20,37 +20,40 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 PARTS = {"train": 1500, "validation": 100, "test": 64, "unseen": 64}
-"""Part -> number of operators."""
+"""Part of Measured v1 -> number of operators."""
 KNOWN = ("conv2d", "gemm", "conv2d", "max_pool2d", "gemm", "conv2d", "reduce_sum", "gemv", "avg_pool2d")
-"""Classes of all parts except `unseen`, in the order in which they take turns."""
+"""Operator classes of all parts except `unseen`, in the order in which they take turns."""
 UNSEEN = ("depthwise_conv2d", "batched_gemm")
 FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
-"""(smallest, largest) number of floating-point operations, and of bytes of traffic.
+"""(smallest, largest) allowed number of floating-point operations, and of bytes of traffic, of an operator.
 
 They allow microseconds to tens of milliseconds on one core.
 """
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions with constant weights, as in networks; epilogues, given to half of them."""
+"""Share of matrix products and convolutions that have constant weights, as in networks; epilogues, given to half of them."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
 """Later part -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
 
 Policies are trained on `unrecorded`, with times predicted by models of time.
 """
 FEW, MOST_TURNS = 30, 4
-"""Maximum number of draws of a class in one turn, and of turns per wanted operator."""
+"""Maximum number of draws of a class in one turn, and maximum number of turns per wanted operator."""
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """An operator of the data set and its part."""
+    """An operator of Measured v1 and the part that it belongs to."""
 
     part: str
     operator: Operator
 
 
 def chosen(seed: int = SEED) -> list[Chosen]:
-    """All operators in a random order of recording. A recording that is stopped early thus has operators of all parts."""
+    """Return all operators of Measured v1 in a random order of recording.
+
+    A recording that is stopped early thus has operators of all parts.
+    """
     apart = list(operators.resolve(["split/v2/test"]))
     found: dict[str, list[Operator]] = {}
     for number, part in enumerate(("test", "unseen", "train", "validation")):
@@ -62,7 +65,10 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 
 
 def added(seed: int = SEED) -> list[Chosen]:
-    """Operators of the parts ADDED in a random order, none near an operator of `chosen` or of an earlier part of ADDED."""
+    """Return the operators of the parts that were added later (`ADDED`), in a random order.
+
+    None is near an operator of `chosen` or of an earlier one of these parts.
+    """
     apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
     found = list[Chosen]()
     for number, (part, count) in enumerate(ADDED.items(), len(PARTS)):
@@ -75,8 +81,8 @@ def added(seed: int = SEED) -> list[Chosen]:
 def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
     """Draw distinct operators of a part that are not near any of `others`; every second operator is a layer of a network.
 
-    The classes take turns. A class without further suitable operators (few networks use average pooling) gives up after FEW
-    draws.
+    The operator classes take turns. A class passes its turn if none of 30 draws (`FEW`) is suitable, since some have few further
+    operators (few networks use average pooling).
     """
     found, unseen = dict[Operator, None](), part not in ("train", "validation", "test")
     for turn, kind in enumerate(cycle(UNSEEN if unseen else KNOWN)):

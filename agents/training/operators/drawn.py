@@ -20,7 +20,7 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Limits of the roofline time, in seconds.
+"""Shortest and longest allowed roofline time of an operator, in seconds.
 
 A shorter time is dominated by the launch, and a longer time is not measured in practice.
 """
@@ -31,15 +31,16 @@ _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
 """Classes that are also drawn in other data types than float32, because tensor cores support them."""
 _GRAIN = 8
-"""Half of the sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
+"""Half of the drawn sizes are multiples of this number; a quarter are powers of two, and a quarter are any number."""
 
 Draw = Callable[[np.random.Generator], dict[str, int]]
 
 
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
-    """Training operators of `drawn`, none near an operator of `drawn.apart` or of a held-out part of split v1.
+    """Draw the training operators that the configuration `drawn` requests.
 
-    Near is within a factor of two on every axis. ValueError names an invalid setting.
+    None is within a factor of two on every axis of an operator of `drawn.apart`, or of a held-out part of split v1.
+    ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}
     check_whole(settings, 0, "count", of="drawn.")
@@ -58,7 +59,7 @@ def _drawn(
 ) -> list[Operator]:
     """Draw `count` distinct operators, from one class after another.
 
-    Classes in _WITH_TYPES have one of `dtypes`, other classes float32.
+    Matrix products and plain convolutions (`_WITH_TYPES`) have one of `dtypes`, other classes float32.
     """
     hw, found = hardware.get(machine), dict[Operator, None]()
     for _ in range(MOST_DRAWS * count):
@@ -77,12 +78,12 @@ def _drawn(
 
 
 def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32") -> Operator:
-    """Draw an operator of a class with random sizes. ValueError if it has more elements than an operator may have."""
+    """Draw an operator of the class `name` with random sizes. ValueError if it has more elements than an operator may have."""
     return operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
 
 
 def _size(rng: np.random.Generator, low: int, high: int) -> int:
-    """A random size between two sizes, with a uniform logarithm before rounding."""
+    """Draw a size between `low` and `high`, with a uniform logarithm before rounding."""
     size = 2 ** rng.uniform(math.log2(low), math.log2(high))
     kind = int(rng.integers(4))
     if kind == 0:

@@ -18,16 +18,19 @@ from gensor_gym.operators.types import Operator
 
 FILE = ROOT / "experiments" / "data" / "network_layers.csv"
 SIZE, TOKENS = 224, 128
-"""Side of the image and number of tokens for which the file has the extents."""
+"""Side of the image and number of tokens for which the file of layers has the extents."""
 SIDES = (64, 96, 128, 160, 192, 224, 256, 320, 384)
-"""Sides of the images that are drawn."""
+"""Sides of the images among which a layer's size is drawn."""
 MOST_BATCH = 8
 _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a network. `extent` is the side of the layer's image, or its number of rows (tokens or pixels)."""
+    """A layer of a named network as an operator with variable size.
+
+    `extent` is the side of the layer's image, or its number of rows (tokens or pixels).
+    """
 
     network: str
     kind: str
@@ -41,12 +44,15 @@ class Layer:
         return hash(self.row())
 
     def row(self) -> tuple[str, ...]:
-        """The layer's row in the file of layers."""
+        """Return the layer's row in the file of layers."""
         sizes = " ".join(f"{key}={value}" for key, value in self.sizes.items() if _DEFAULT.get(key) != value)
         return self.network, self.kind, sizes, self.scales, str(self.extent)
 
     def at(self, size: int, batch: int) -> Operator:
-        """The operator for images of `size` x `size`, or for `size` tokens. ValueError if an image is too small for the layer."""
+        """Return the layer's operator for images of `size` x `size`, or for `size` tokens.
+
+        ValueError if an image is too small for the layer.
+        """
         rows = max(1, round(self.extent * size / (SIZE if self.scales == "image" else TOKENS)))
         sizes = {key: value or rows for key, value in self.sizes.items()}
         if self.kind in ("gemm", "reduce_sum"):
@@ -60,7 +66,7 @@ class Layer:
 
 @cache
 def layers() -> tuple[Layer, ...]:
-    """All layers of the file."""
+    """Read all layers of the file of layers."""
     with FILE.open(encoding="utf-8", newline="") as file:
         _, *lines = csv.reader(file)
     return tuple(Layer(network, kind, _sizes(sizes), scales, int(extent)) for network, kind, sizes, scales, extent in lines)
@@ -71,7 +77,10 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def drawn_layer(rng: np.random.Generator, kind: str) -> Operator:
-    """Draw a layer of a class at random sizes. `gemv` is a matrix product with one row. ValueError for impossible sizes."""
+    """Draw a layer of the operator class `kind` at random sizes. `gemv` is a matrix product with one row.
+
+    ValueError for impossible sizes.
+    """
     known = _of("gemm" if kind == "gemv" else kind)
     layer = known[rng.integers(len(known))]
     if layer.scales == "image":

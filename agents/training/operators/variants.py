@@ -15,11 +15,11 @@ from gensor_gym.operators.types import Operator
 _FIXED = ("r", "s", "stride", "padding", "dilation", "groups", "dtype", "name")
 """Arguments that a variant keeps, because they define the kind of operator and not its size."""
 _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
-"""Divisors. A varied extent is often made a multiple of one of them, as published shapes usually are."""
+"""Divisors for varied extents, which are often made a multiple of one of them, as published shapes usually are."""
 
 
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
-    """The given operators and `count` variants, whose extents are half to twice as long on every axis.
+    """Return the given operators and `count` variants, whose extents are half to twice as long on every axis.
 
     Every variant belongs to the train part of every split whose train part contains all given operators. ValueError for given
     operators outside the train part of split v1, which is always among these splits.
@@ -39,7 +39,7 @@ def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -
 
 
 def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
-    """The operator with other extents; None if they are invalid (a window that does not fit)."""
+    """Return the operator with other extents; None if they are invalid (a window that does not fit)."""
     changed: dict[str, Any] = {name: _other(name, value, rng) for name, value in op.arguments}
     values = [changed.pop("name")] if "name" in changed else []
     shape = changed.pop("shape", ())
@@ -50,7 +50,7 @@ def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
 
 
 def _other(name: str, value: object, rng: np.random.Generator) -> object:
-    """Another value for an argument. Fixed arguments and 1 are kept."""
+    """Draw another value for an argument of an operator. Fixed arguments and 1 are kept."""
     if isinstance(value, tuple) and name == "shape":
         return tuple(_length(extent, rng) for extent in value)
     if name in _FIXED or isinstance(value, bool) or not isinstance(value, int) or value == 1:
@@ -59,7 +59,7 @@ def _other(name: str, value: object, rng: np.random.Generator) -> object:
 
 
 def _length(extent: int, rng: np.random.Generator) -> int:
-    """An extent half to twice as long, in three of four cases a multiple of a number in _GRAIN."""
+    """Draw an extent half to twice as long, in three of four cases a multiple of a usual size (`_GRAIN`)."""
     longer = extent * math.exp2(rng.uniform(-1.0, 1.0))
     fitting = [grain for grain in _GRAIN if grain <= longer]
     grain = fitting[int(rng.integers(len(fitting)))] if fitting and rng.random() < 0.75 else 1

@@ -25,7 +25,10 @@ MOST_BYTES = {BEGUN: 16 << 20, STATE: 64 << 20, ARRAYS: 4 << 30}
 
 
 def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
-    """Write a state with its run's initial settings. An earlier file is replaced only when the new file is complete."""
+    """Write a training's `state` to a file, with the settings `begun` that its run had at the start.
+
+    An earlier file is replaced only when the new file is complete.
+    """
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
@@ -41,7 +44,7 @@ def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
 
 
 def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = "resume=false or another output=FOLDER") -> Any:
-    """Read the state of a file after `check` has accepted its initial settings.
+    """Read the state of a training from a file, after `check` has accepted the settings that its run had at the start.
 
     ValueError for a broken file, and for a file of an earlier version, which contains pickles. The message ends with the advice
     `anew`.
@@ -77,7 +80,7 @@ def _member(file: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Arrays by name, as writable copies."""
+    """Decode a safetensors file to arrays by name, as writable copies."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -13,14 +13,14 @@ COUNTERS = (
     "num_timesteps", "_num_timesteps_at_start", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls",
     "_current_progress_remaining", "exploration_rate", "_last_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer",
 )  # fmt: skip
-"""Attributes that change while a model learns. Not every model has all of them."""
+"""Attributes of a model that change while it learns. Not every model has all of them."""
 _EPISODES = ("ep_info_buffer", "ep_success_buffer")
 _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 """Attributes of a replay buffer that are arrays. The first two may be dictionaries of arrays."""
 
 
 def state_of_model(model: Any) -> dict[str, Any]:
-    """State of a model, for `restore_model`."""
+    """Return the state of a stable-baselines3 model, for `restore_model`."""
     buffer = getattr(model, "replay_buffer", None)
     return {
         "network": model.policy.state_dict(), "optimizer": model.policy.optimizer.state_dict(),
@@ -46,7 +46,7 @@ def restore_model(model: Any, state: Mapping[str, Any]) -> None:
 
 
 def _state_of_buffer(buffer: ReplayBuffer) -> dict[str, Any]:
-    """State of a replay buffer, with only the rows written so far."""
+    """Return the state of a replay buffer, with only the rows written so far."""
     filled = buffer.buffer_size if buffer.full else buffer.pos
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
@@ -66,7 +66,10 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
-    """Copy rows to the beginning of a column. ValueError if their shape or type differs or they are too many."""
+    """Copy the rows `theirs` to the beginning of a buffer's column `mine`.
+
+    ValueError if their shape or type differs or they are too many.
+    """
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")
     mine[: len(theirs)] = theirs

@@ -1,4 +1,4 @@
-"""Write rows of numbers for TensorBoard."""
+"""Write rows of numbers as TensorBoard events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.utils.tensorboard import SummaryWriter
 
 
 class TensorBoard:
-    """Writer of scalars by name. One column of the rows is the x axis."""
+    """Writer of TensorBoard scalars by name. One column of the rows is the x axis."""
 
     def __init__(self, folder: Path, axis: str = "steps") -> None:
         """Write events to `folder`. `axis` names the column of integers on the x axis."""
         self._writer, self._axis = SummaryWriter(str(folder)), axis
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add a point of every metric that is a number."""
+        """Add one point to the curve of every metric that is a number, for each row."""
         for row in rows:
             for name, value in row.items():
                 if name != self._axis and isinstance(value, (int, float)):
@@ -29,5 +29,5 @@ class TensorBoard:
         self._writer.add_text(name, value)
 
     def close(self) -> None:
-        """Flush and close the writer."""
+        """Write the remaining events and close the writer."""
         self._writer.close()

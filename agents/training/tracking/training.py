@@ -18,17 +18,17 @@ EVERY = 2.0
 
 
 class Board(Protocol):
-    """A display that takes rows with an entry `steps`."""
+    """Interface of a display of curves, which takes rows with an entry `steps`."""
 
     def log(self, rows: list[dict[str, Any]]) -> None:
-        """Show the rows."""
+        """Show rows of a learning curve."""
 
 
 @contextmanager
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
-    """Send new rows of the files to the boards during the `with` block, and the remaining rows at its end.
+    """Send new rows of growing files to displays during the `with` block, and the remaining rows at its end.
 
-    A board is paired with a step. It gets all later rows, each once, in the order of `steps`.
+    A board is paired with a number of steps. It gets all later rows, each once, in the order of `steps`.
     """
     pairs = [(board, dict.fromkeys(files, after)) for board, after in boards]
     over = threading.Event()
@@ -53,7 +53,7 @@ def followed(files: list[Path], boards: list[tuple[Board, float]], every: float 
 
 
 def _fresh(seen: dict[Path, float]) -> list[dict[str, Any]]:
-    """New rows of growing files: those after the steps in `seen`. `seen` is then updated to the steps of the last rows."""
+    """Read the new rows of growing files: those after the number of steps in `seen`, which is then updated."""
     found = []
     for path, last in seen.items():
         rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]

@@ -1,4 +1,4 @@
-"""A run of W&B. An error is reported once, as a warning, and ends only the tracking of this run."""
+"""Track a run in W&B. An error is reported once, as a warning, and ends only the tracking of this run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """Check that W&B accepts the user's key if runs are sent online. ValueError if not. It never prompts."""
+    """Check that W&B accepts the user's key if runs are sent online. It never prompts.
+
+    ValueError if the key is not accepted.
+    """
     if options.mode != "online":
         return
     import wandb
@@ -32,7 +35,7 @@ def check_login(options: Tracking) -> None:
 
 @dataclass
 class WandbRun:
-    """One run. After `begin`, every method can be called safely, even if the start failed."""
+    """A run in W&B. After `begin`, every method can be called safely, even if the start failed."""
 
     options: Tracking
     id: str
@@ -45,11 +48,11 @@ class WandbRun:
     path: Path | None = field(default=None, init=False)
     """Folder of the run; None before it began, or if it could not begin."""
     steps: float = field(default=-1.0, init=False)
-    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 without an earlier part."""
+    """Last value of the metric `steps` that the server has from an earlier part of the run; -1 if there was none."""
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
-        """Start the run if tracking is on; return the object itself."""
+        """Start the run if tracking is on; return the run itself."""
         if self.options.on:
             self._guarded(self._begin, started=False)
         return self
@@ -59,7 +62,7 @@ class WandbRun:
         self._guarded(lambda run: run.define_metric("*", step_metric=name))
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Log rows of metrics in order."""
+        """Send rows of metrics to the run, in order."""
         self._guarded(lambda run: [run.log(dict(row)) for row in rows])
 
     def summary(self, values: Mapping[str, Any]) -> None:
@@ -67,7 +70,7 @@ class WandbRun:
         self._guarded(lambda run: run.summary.update(dict(values)))
 
     def table(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Log a table."""
+        """Send a table called `name` to the run."""
 
         def work(run: Any) -> None:
             import wandb
@@ -77,7 +80,7 @@ class WandbRun:
         self._guarded(work)
 
     def pictures(self, found: Mapping[str, Any]) -> None:
-        """Log pictures by name: paths of files, or arrays uint8 [H, W, 3]."""
+        """Send pictures by name to the run: paths of files, or arrays uint8 [H, W, 3]."""
 
         def work(run: Any) -> None:
             import wandb
@@ -88,7 +91,7 @@ class WandbRun:
             self._guarded(work)
 
     def artifact(self, name: str, kind: str, files: Iterable[Path]) -> None:
-        """Log the existing files among `files` as one artifact."""
+        """Send those of `files` that exist as one artifact called `name`."""
 
         def work(run: Any) -> None:
             import wandb
@@ -149,7 +152,7 @@ def _first_line(error: Exception) -> str:
 
 
 def hint(path: Path) -> str:
-    """Message with a run's location or, for an offline run, with the command that uploads the folder's offline runs."""
+    """Return a message with a run's location or, for an offline run, with the command that uploads the folder's offline runs."""
     if not path.name.startswith("offline"):
         return f"W&B run: {path}"
     return f"W&B is offline; to upload: wandb sync {path.parent}/offline-run-*"

@@ -1,1 +1,1 @@
-"""The suites `env` (steps, parts of a step, training) and `start` (the start of an environment in its own process)."""
+"""Suites about environments: `env` times steps, their parts and training; `start` times the start in a new process."""

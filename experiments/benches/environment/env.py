@@ -1,7 +1,7 @@
-"""Environment throughput: steps per second, single and vectorized; time of a step's parts; steps per second of training.
+"""Benchmark of environments: steps per second, alone and vectorised, the time of a step's parts, and the speed of training.
 
-Actions are recorded beforehand by playing the same episodes once (an environment is deterministic under a seed). So only steps
-and the resets between episodes are timed. A step consists of transition, mask, observation and reward.
+Actions are recorded beforehand by playing the same episodes once, because an environment is deterministic under a seed. So only
+steps, and the resets between episodes, are timed. A step consists of transition, action mask, observation and reward.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gensor_gym.graph.compiling.early import waiting
 # Steps per second of training MaskablePPO through the SB3 adapter, and the environment's share of the time.
 
 class Timed(VecEnvWrapper):
-    """Wrapper that adds up the processor seconds spent in the environments: steps and masks."""
+    """Wrapper of vector environments that adds up the processor seconds that steps and action masks take."""
 
     seconds = 0.0
 
@@ -38,14 +38,14 @@ class Timed(VecEnvWrapper):
         return self.venv.reset()
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step the environments and add their processor time."""
+        """Step the environments, and add the processor time that this takes."""
         begin = time.process_time()
         result = self.venv.step_wait()
         self.seconds += time.process_time() - begin
         return result
 
     def env_method(self, method_name: str, *args: Any, **arguments: Any) -> list[Any]:
-        """Call a method of the environments, such as the method for masks, and add its processor time."""
+        """Call a method of the environments, such as the one for action masks, and add the processor time that this takes."""
         begin = time.process_time()
         result = self.venv.env_method(method_name, *args, **arguments)
         self.seconds += time.process_time() - begin
@@ -53,7 +53,7 @@ class Timed(VecEnvWrapper):
 
 
 class Rates(BaseCallback):
-    """Callback that records wall, processor and environment seconds at the start of every rollout."""
+    """Callback that notes wall time, processor time and the environments' processor time at the start of every rollout."""
 
     def __init__(self, env: Timed) -> None:
         super().__init__()
@@ -65,13 +65,13 @@ class Rates(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """Mark the start of a rollout, which ends the previous round (a rollout and its update)."""
+        """Note the times at the start of a rollout, which is also the end of the previous rollout and its update."""
         self.loops.append(calibration())
         self.marks.append((time.perf_counter(), time.process_time(), self.env.seconds))
 
 
 def learn(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
-    """Train MaskablePPO with sb3-contrib's own policy and with `MaskedPolicy`; emit a line for each."""
+    """Time MaskablePPO's training with sb3-contrib's `MlpPolicy` and with our `MaskedPolicy`; emit a line for each."""
     from gensor_gym.env.sb3 import make_sb3
     from gensor_gym.env.seeds import seed_of_run
 
@@ -91,7 +91,10 @@ def learn(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
 
 
 def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig, rates: Rates, stolen: float) -> None:
-    """Emit the times of all rounds except the first, which warms up, and the last, which has no end mark."""
+    """Emit steps per second and the environment's share, from the rounds that a training's callback timed.
+
+    A round is a rollout with its update. The first round, which warms up, and the last, whose end is not timed, do not count.
+    """
     wall, cpu, inside = np.diff(np.array(rates.marks)[1:], axis=0).T
     emit(
         kind="learning", num_envs=learning.num_envs, policy=policy, operator=learning.operator, hardware=hardware,
@@ -102,7 +105,10 @@ def _emit_learning(emit: Lines, policy: str, hardware: str, learning: DictConfig
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each hardware, operator, space and form (single, vector, writing), then lines for training."""
+    """Time environments and training; emit a line for each hardware, operator, space and form, then lines about training.
+
+    Forms are a single environment, a vector of environments, and a vector in the writing form (`Write-v0`).
+    """
     settings = config.env
     emit(kind="machine", **machine())
     for space in settings.fused.spaces:
@@ -139,7 +145,7 @@ def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
 
 
 def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """Time the native vector environment; steps of sub-environments that only reset are not counted."""
+    """Time steps of a vector environment and emit a line; a sub-environment's step that only resets it is not counted."""
     envs = gymnasium.make_vec(name, num_envs=settings.num_envs, **arguments)
     actions, steps = _play_vector(envs, settings.vector_steps, seed)
 
@@ -178,7 +184,10 @@ def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repea
 
 
 def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
-    """Actions of whole episodes, at least `steps` in all; `stop` is chosen only if no other action is legal."""
+    """Play random episodes of at least `steps` actions in all and return each episode's actions.
+
+    `stop` is chosen only if no other action is legal, so that episodes are long.
+    """
     rng = np.random.default_rng(seed)
     episodes: list[list[int]] = []
     while sum(map(len, episodes)) < steps:
@@ -192,7 +201,10 @@ def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
 
 
 def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tuple[np.ndarray, int]:
-    """(actions int64 [steps, num_envs], number of actions without those that a reset ignores)."""
+    """Play `steps` random legal actions in every sub-environment and return (actions, count).
+
+    `actions` are int64 [steps, num_envs]; `count` is their number without those that only reset a sub-environment.
+    """
     rng = np.random.default_rng(seed)
     _, info = envs.reset(seed=seed)
     actions = np.zeros((steps, envs.num_envs), dtype=np.int64)

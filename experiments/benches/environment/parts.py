@@ -1,7 +1,7 @@
-"""Times of the parts of an environment's step (model, mask, observation) at states that episodes reach.
+"""Times of the parts of an environment's step: the model, the action mask and the observation.
 
-A step also applies the action, computes the reward and runs Python around the compiled loop; these are not timed here.
-Everything runs on one thread.
+They are timed on states that episodes reach, on one thread. A step also applies the action, computes the reward and runs Python
+around the compiled loop; these are not timed here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from gensor_gym.graph.rules import fill_masks
 from gensor_gym.graph.tables.layout import ROW
 
 DEEP = 30
-"""Number of legal actions from the start of an episode to the states that are timed."""
+"""Number of legal actions that are played from the start of an episode to reach the states that are timed."""
 
 
 def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: int, emit: Lines) -> None:
-    """Emit one line for states int32 [B, ROW]: processor microseconds of each part per state, medians with intervals."""
+    """Time model, mask and observation on the states `rows`, int32 [B, ROW]; emit one line.
+
+    The line has processor microseconds of each part per state: medians over `repeats` with intervals.
+    """
     count, tables = len(rows), graph.tables
     ints, floats, sizes, space = tables.ints, tables.floats, tables.sizes, room(tables.ints)
     terms, latencies = np.zeros((count, NUM_TERMS)), np.zeros(count)

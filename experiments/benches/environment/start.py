@@ -1,8 +1,8 @@
-"""Start-up: from a new process to the end of its first episode, with an empty cache of compiled code and with a filled one.
+"""Benchmark of starts: the time from a new process to the end of its first episode, with and without cached compiled code.
 
-Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time
-of the compile server. The wall time, which grows with other load, is listed too. Functions are listed by their own compile
-time, without their callees.
+Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time of
+the compile server. The wall time, which grows with other load, is listed too. For each compiled function, its own compile time is
+listed, without the functions that it calls.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
 COLD, WAITED, WARM = "cold", "waited", "warm"
-"""Kinds of start: empty cache; empty cache, but each function compiled before it runs; the cache that the second kind filled."""
+"""Kinds of start: with an empty cache; also empty, but each function is compiled before it runs; with the cache filled so."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit a line for each kind of start of every environment, and a line for each of the slowest functions to compile."""
+    """Start each environment with empty and filled caches of compiled code; emit a line for each start and each slow function."""
     settings = config.start
     emit(kind="machine", **machine())
     for name in settings.environments:
@@ -42,9 +42,10 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
-    """Start an environment in a new process and return its result; ValueError if the start fails.
+    """Start an environment in a new process, play an episode, and return the times that the process prints.
 
-    Compiled code is kept in `folder`, or in the default folder if `folder` is None.
+    Compiled code is kept in `folder`, or in the default folder if `folder` is None. `cache` is the kind of start. Raise
+    ValueError if the start fails.
     """
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}

@@ -16,22 +16,22 @@ from typing import Any
 from numba.core import event
 
 PHASES = ("imports", "make", "reset", "step", "episode")
-"""Phases of a start: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
+"""Phases of a start that are timed: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
 
 
 class Compilations(event.Listener):  # type: ignore[misc]
-    """Compile time of each function without its callees, and the number of signatures it was compiled for."""
+    """Numba listener that sums each function's own compile time, and counts the signatures it was compiled for."""
 
     def __init__(self) -> None:
         self._running: list[list[float]] = []
         self._seconds: dict[str, list[float]] = defaultdict(list)
 
     def on_start(self, event: Any) -> None:
-        """Record the start of a compilation."""
+        """Record the time at which a compilation begins."""
         self._running.append([time.process_time(), 0.0])
 
     def on_end(self, event: Any) -> None:
-        """Record the function's own compile time, without the compilations of its callees."""
+        """Add a function's own compile time: the whole time without the compilations of functions that it calls."""
         begin, inside = self._running.pop()
         whole = time.process_time() - begin
         if self._running:
@@ -40,13 +40,13 @@ class Compilations(event.Listener):  # type: ignore[misc]
         self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
 
     def table(self) -> list[dict[str, object]]:
-        """Rows with function, number of signatures and seconds, sorted by seconds, longest first."""
+        """Return a row for each function with its name, number of signatures and seconds, longest time first."""
         longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
         return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
 
 
 def main() -> None:
-    """Import, make the environment, play an episode of random legal actions, and print the seconds of each phase as JSON."""
+    """Import the package, make the environment, play a random episode, and print the seconds of each phase as JSON."""
     event.register("numba:compile", compilations := Compilations())
     import gymnasium
 
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _episode(gymnasium: Any, arguments: dict[str, Any]) -> dict[str, float]:
-    """Processor seconds of every phase of a start and an episode, and the episode's number of steps."""
+    """Start an environment and play an episode; return each phase's processor seconds, their sum, and the number of steps."""
     marks = [0.0, time.process_time()]
     env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
     marks.append(time.process_time())

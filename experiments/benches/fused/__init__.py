@@ -1,1 +1,1 @@
-"""Fused operators compared with torch eager, torch.compile and ONNX Runtime: alternating, each library in its own process."""
+"""Fused operators timed against torch eager, torch.compile and ONNX Runtime, each in its own process, one at a time."""

@@ -1,4 +1,4 @@
-"""Torch eager for each operator factory: torch's own fused function if there is one, otherwise as few functions as possible.
+"""Fused operators in eager torch: for each operator, torch's own fused function, or else as few torch functions as possible.
 
 Intermediate results may be overwritten, because only the output is used.
 """
@@ -70,20 +70,23 @@ EAGER: dict[str, Callable[[Arguments], Function]] = {
     "reduce_mean": lambda a: lambda x, out=None: torch.mean(x, -1, True, out=out),
     "kv_concat": lambda a: lambda before, now, out=None: torch.cat((before, now), 1, out=out),
 }  # fmt: skip
-"""Factory -> function from its arguments to torch's call; calls with a parameter `out` can fill an existing output."""
+"""Factory of fused operators -> function that makes torch's call from the factory's arguments.
+
+A call with a parameter `out` can fill an existing output.
+"""
 
 
 def function_of(graph: Dataflow) -> Function:
-    """Torch's function for a graph made by one of the known factories; ValueError for any other graph."""
+    """Return the function of eager torch that computes a fused operator; ValueError if the table `EAGER` lacks its name."""
     if graph.name not in EAGER or not graph.label:
         raise ValueError(f"{graph}: torch's functions are known for {', '.join(EAGER)}")
     return EAGER[graph.name](arguments_of(graph))
 
 
 def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:
-    """Tensors that share the inputs' memory.
+    """Return torch tensors that share the memory of the inputs.
 
-    Sets the number of threads and turns off gradients for the rest of this process.
+    Also set torch's number of threads, and turn off gradients for the rest of this process.
     """
     torch.set_num_threads(threads)
     torch.inference_mode().__enter__()  # for the whole process, which does nothing else
@@ -91,7 +94,10 @@ def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Ways to call torch's function: with a new output, and into an existing output if the function takes `out`."""
+    """Return the ways to call torch's function on these inputs.
+
+    `called` returns a new output; `into`, which exists if the function takes `out`, fills an existing one.
+    """
     function, given = function_of(graph), tensors(inputs, asked["threads"])
     calls = {"called": lambda: function(*given)}
     if "out" in inspect.signature(function).parameters:

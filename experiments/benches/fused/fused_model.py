@@ -1,6 +1,7 @@
-"""How well the model of row nests ranks fused operators' programs: random ones and its first choices, timed on this CPU.
+"""Benchmark of how well the model ranks programs of fused operators on this CPU, by timing programs.
 
-`python -m experiments.bench suite=fused_model`. Measurements are kept, so that an interrupted run resumes.
+For each operator, random programs and the model's first choices are timed: `python -m experiments.bench suite=fused_model`.
+Measurements are stored, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
-"""Values of k for the regret of the model's first k programs; `exhaustive`'s first FIRST[1] programs have a regret too."""
+"""Numbers k for which the regret of the best of the model's first k programs is reported.
+
+The regret of the first FIRST[1] programs that strategy `exhaustive` would try is reported too.
+"""
 
 
 def run(config: DictConfig, lines: Lines) -> None:
-    """Emit a line for the machine, one for every operator and one over all."""
+    """Rank the programs of each operator; emit a line about the machine, one for every operator and one over all."""
     settings = config.fused_model
     lines(kind="machine", **machine())
     store = settings.store or str(Path(config.output) / "fused_model.sqlite")
@@ -36,7 +40,10 @@ def run(config: DictConfig, lines: Lines) -> None:
 
 
 def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:
-    """Measure programs of one operator and compare their times with the model's seconds; return the operator's row."""
+    """Time random programs of one operator and the model's first choices; return how well the model ranks them.
+
+    The row has the rank correlation of predicted and measured seconds, and the regret of the best of the model's first programs.
+    """
     session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
     graph: GirGraph = session.graph  # type: ignore[assignment]
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
-"""torch.compile in its default mode on the eager functions, and its compiled graph called directly, without call overhead.
+"""Fused operators in torch.compile's default mode: the compiled function, and its compiled graph called without overhead.
 
-If an output is given, the compiled function copies into it, which Inductor fuses with the computation.
+To fill an existing output, the compiled function ends in a copy, which Inductor fuses with the computation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gensor_gym.dataflow.graph import Dataflow
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Compile for a new and for an existing output; return the ways to call both."""
+    """Compile torch's function for a new output and for an existing output; return the ways to call both."""
     function, given = function_of(graph), tensors(inputs, asked["threads"])
     outputs = [torch.empty(value.shape) for value in graph.outputs]
 
@@ -45,9 +45,10 @@ def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]
 
 
 def _compiled(function: Callable[..., Any], given: list[Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
-    """(torch.compile's function; a direct call of Inductor's code, or None for several graphs or inputs other than `given`).
+    """Compile a function for the arguments `given`; return (compiled function, direct call of Inductor's code).
 
-    Inductor is passed to torch.compile as a function, so that its result can be kept. Dynamo orders inputs by their first use.
+    The direct call is None if there are several graphs, or if the graph reads other inputs than `given`. Inductor is passed to
+    torch.compile as a function, so that its result can be kept. Dynamo orders inputs by their first use.
     """
     kept: list[tuple[Any, list[int]]] = []
 

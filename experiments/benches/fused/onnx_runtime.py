@@ -1,4 +1,4 @@
-"""ONNX Runtime's model of each operator factory: ONNX's own operator if there is one, otherwise as few operators as possible."""
+"""Fused operators as ONNX models for ONNX Runtime: ONNX's own operator, or else as few operators as possible."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import arguments_of
 
 OPSET, IR = 23, 11
-"""Versions of the operator set and the file format; RMSNormalization needs operator set 23."""
+"""Versions of ONNX's operator set and file format; RMSNormalization needs operator set 23."""
 Arguments = dict[str, Any]
 
 
 class Model:
-    """Nodes and constants of an ONNX model under construction."""
+    """Nodes and constants collected while an ONNX model is built."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, kind: str, *sources: str, to: str = "", **attributes: Any) -> str:
-        """Add a node with one output and return the output's name, which is a new name unless `to` is given."""
+        """Add a node with one output and return the output's name: `to`, or a new name."""
         to = to or f"made_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(sources), [to], **attributes))
         return to
 
     def constant(self, value: float | list[int]) -> str:
-        """Add a constant, a float32 number or a list of int64, and return its name."""
+        """Add a constant, a float32 number or a list of int64 numbers, and return its name."""
         name = f"constant_{len(self.constants)}"
         array = np.array(value, np.int64 if isinstance(value, list) else np.float32)
         self.constants.append(numpy_helper.from_array(array, name))
@@ -86,11 +86,14 @@ MODELS: dict[str, Callable[[Model, Arguments], object]] = {
     "reduce_mean": lambda m, a: m.add("ReduceMean", "x", m.constant([2]), to="y", keepdims=1),
     "kv_concat": lambda m, a: m.add("Concat", "before", "now", to="y", axis=1),
 }  # fmt: skip
-"""Factory -> function that adds the factory's nodes to a model; inputs and outputs have the graph's names."""
+"""Factory of fused operators -> function that adds the factory's ONNX nodes to a model.
+
+Inputs and outputs have the names that they have in the operator's graph.
+"""
 
 
 def model_of(graph: Dataflow) -> Any:
-    """The ONNX model of a graph made by one of the factories in `MODELS`; ValueError for any other graph."""
+    """Return the ONNX model of a fused operator; ValueError if `MODELS` lacks the operator's factory."""
     if graph.name not in MODELS or not graph.label:
         raise ValueError(f"{graph}: ONNX models are known for {', '.join(MODELS)}")
     made = Model()
@@ -106,7 +109,7 @@ def model_of(graph: Dataflow) -> Any:
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Ways to call an ONNX Runtime session with all optimisations: with arrays, and bound to existing inputs and outputs."""
+    """Return the ways to call an ONNX Runtime session on these inputs: with arrays, and bound to existing inputs and outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
     session = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), options, ["CPUExecutionProvider"])

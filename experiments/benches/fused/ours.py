@@ -1,4 +1,4 @@
-"""Our side of the comparison: the kernel that a search of a few measured trials finds."""
+"""Our kernel in the comparison of fused operators: the fastest that a search of a few measured trials finds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.measure.backend import get_backend
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Search for a kernel; return the ways to call it, as in the README and bound to an output."""
+    """Search for a kernel; return the ways to call it: like a function, as in the README, and bound to an existing output."""
     hw = hardware.get("host")
     with closing(get_backend("cpu", hw)) as backend:
         found = optimize(graph, hw, asked["strategy"], asked["trials"], asked["seed"], backend)

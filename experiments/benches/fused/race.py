@@ -1,4 +1,4 @@
-"""Alternating times of one operator in all libraries: each library has its own process, and only one works at a time."""
+"""Race of libraries on one computation: each library has its own process (a side), and only one computes at a time."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ SIDES = {
     OURS: "experiments.benches.fused.ours", "eager": "experiments.benches.fused.eager",
     "inductor": "experiments.benches.fused.inductor", "onnxruntime": "experiments.benches.fused.onnx_runtime",
 }  # fmt: skip
-"""Side -> module that defines the side's `prepare`."""
+"""Name of a library's process -> module that defines how it prepares a computation."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """Ways to call a library on given inputs.
+    """Calls of one library on given inputs, by the way of calling.
 
     `called` returns a new output and `into` fills an existing one. `called_inner` and `into_inner` leave out the overhead of
-    torch.compile at every call.
+    torch.compile at every call. `facts` are further entries for the result row.
     """
 
     calls: dict[str, Callable[[], Any]]
-    """Way -> call that returns the output, or a sequence of outputs."""
+    """Way of calling -> call that returns the output, or a sequence of outputs."""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 def main(name: str) -> None:
-    """Answer requests about fused operators for the library `name` until standard input ends."""
+    """Serve the fused operators of one library: read requests from standard input, one per line, until it ends."""
     module = import_module(SIDES[name])
 
     def prepare(asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
@@ -70,9 +70,11 @@ def main(name: str) -> None:
 
 
 def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, str]]]) -> None:
-    """Answer the first request with the ways that `prepare` returns and their faults, every later request with a way's seconds.
+    """Answer requests on standard input about one library, one JSON line each, until it ends.
 
-    Output printed by libraries goes to standard error, because standard output carries the answers.
+    The first request describes a computation: `prepare` returns the ways to call it and, by way, what is wrong with its outputs.
+    Every later request names a way and is answered with the seconds of a call. What libraries print goes to standard error,
+    because standard output carries the answers.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -90,7 +92,7 @@ def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, s
 
 
 def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str, str]:
-    """Way -> fault of its outputs by the bounds of the float64 evaluator; ways with correct outputs are left out."""
+    """Check the outputs of every way of calling by the float64 evaluator's error bounds; return the faults by way, if any."""
     draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
     found = {}
     for way, call in ways.calls.items():
@@ -104,7 +106,7 @@ def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str,
 
 
 def arrays_of(given: Any) -> list[np.ndarray]:
-    """Outputs of a call to any library, as NumPy arrays."""
+    """Return the outputs of a call to any library as a list of NumPy arrays."""
     several = given if isinstance(given, tuple | list) else (given,)
     return [np.asarray(one.float() if str(one.dtype) == "torch.bfloat16" else one) for one in several]
 
@@ -116,25 +118,25 @@ def _answer(answers: TextIO, row: dict[str, Any]) -> None:
 
 CALLED, INTO = "called", "into"
 FUSED = "experiments.benches.fused.race"
-"""Module of the process for fused operators; other modules answer the same requests about other computations."""
+"""Module that the processes run for fused operators; other modules answer the same requests about other computations."""
 SMALL = 20e-6
-"""Seconds of our call below which existing outputs are timed as well, because allocating an output takes a visible share."""
+"""Seconds of our call below which filling an existing output is timed too: allocating one takes a visible share then."""
 PAUSE = 10e-3
-"""Pause in seconds between turns; meanwhile, threads of the previous side stop spinning for work."""
+"""Pause in seconds between the turns of two libraries, so that the threads of the first stop spinning for work."""
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_ROUNDS = 5
-"""Number of rounds that are timed however long they take."""
+"""Number of rounds that are timed in any case, however long they take."""
 
 
 class Lost(RuntimeError):
-    """Raised if a process fails or takes too long; the message says why."""
+    """Raised if a library's process fails or takes too long; the message says why."""
 
 
 class Side:
-    """A process of one library, which works on a request and otherwise waits for the next."""
+    """Process of one library, which answers one request at a time and otherwise waits."""
 
     def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
-        """Start `module` as a process; `cache` is the folder for Inductor's compiled code."""
+        """Start the process; `module` is the module that it runs, and `cache` the folder for code that Inductor compiles."""
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -147,7 +149,7 @@ class Side:
         )  # fmt: skip
 
     def ask(self, row: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request, wait for its answer and return it; Lost if the answer is late or an error."""
+        """Send a request, wait at most `seconds` for the answer and return it; raise Lost if it is late or an error."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(row) + "\n")
@@ -156,7 +158,7 @@ class Side:
         return self.hear(seconds)
 
     def hear(self, seconds: float) -> dict[str, Any]:
-        """Wait for the next answer and return it; Lost if it is late or an error."""
+        """Wait at most `seconds` for the next answer and return it; raise Lost if it is late or an error."""
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], seconds)[0]:
@@ -169,7 +171,7 @@ class Side:
         return answer
 
     def worked(self) -> float:
-        """Processor seconds of all threads of the process so far; 0 if the system does not report them."""
+        """Return the processor seconds that all threads of the process have used; 0 if the system does not report them."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -193,9 +195,10 @@ class Side:
 
 
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
-    """Let each side prepare alone; return (answers by side, reason by peer that failed) and remove failed peers from `sides`.
+    """Let each side (the process of a library) prepare the requested computation alone; return (answers, missing).
 
-    Raise Lost if our own side fails.
+    `answers` are by side. `missing` says why each other library that failed is missing; it is removed from `sides`. Raise Lost
+    if our own side fails.
     """
     answers, missing = {}, {}
     for side in sides.values():
@@ -217,9 +220,10 @@ def raced(
     names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
     enough: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
-    """Time all `names` on one request; return times, `answers` by side, `out_of_bounds` faults, and reasons for `missing` peers.
+    """Start a process (a side) for each library of `names`, time their calls in rounds, and stop them.
 
-    Raise Lost if our side fails, takes too long or returns wrong outputs.
+    Return what `timed` returns, the `answers` of each side, the wrong outputs of other libraries (`out_of_bounds`), and why some
+    are `missing`. Raise Lost if our own side fails, takes too long or returns wrong outputs.
     """
     sides: dict[str, Side] = {}
     try:
@@ -241,10 +245,11 @@ def raced(
 def timed(
     sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float, enough: float = math.inf
 ) -> dict[str, Any]:
-    """Time every way in every round; return `samples` {side: {way: [seconds]}} and `waiting_busy`, the load of waiting sides.
+    """Time every way of calling each library's process (`sides`) in interleaved rounds.
 
-    The load is processor seconds per second. Each round begins with another side. After `enough` seconds no round begins except
-    the first LEAST_ROUNDS. Ways into existing outputs are timed if our call takes less than SMALL.
+    Return `samples`, the seconds of every round as {side: {way: [seconds]}}, and `waiting_busy`, the processor seconds per second
+    that waiting sides use. Each round begins with another side. After `enough` seconds no round begins, except the first
+    `LEAST_ROUNDS`. Calls into existing outputs are timed only if our call takes less than `SMALL` seconds.
     """
     first = sides[OURS].ask({"way": CALLED}, limit)["seconds"]
     chosen = {name: [way for way in ways[name] if first < SMALL or not way.startswith(INTO)] for name in sides}

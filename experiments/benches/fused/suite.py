@@ -1,4 +1,4 @@
-"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
+"""Fused operators compared with other libraries: `python -m experiments.bench suite=fused` (conf/bench.yaml).
 
 For every operator, our kernel from a search of a few measured trials is compared with torch eager, torch.compile and ONNX Runtime
 on the same inputs. Inputs and existing outputs begin at cache lines. Each library has its own process; one works at a time, in
@@ -40,12 +40,15 @@ Samples = Mapping[str, Mapping[str, list[float]]]
 Row = dict[str, Any]
 INNER = "_inner"
 FORMS = (CALLED, CALLED + INNER, INTO, INTO + INNER)
-"""A call with a new or an existing output; `_inner` forms call torch.compile's compiled graph directly."""
+"""Forms of call: into a new or an existing output; forms with `_inner` call torch.compile's compiled graph directly."""
 HEADLINE, HEADLINE_INNER = "over_best", "over_best" + INNER
 
 
 def compared(samples: Samples) -> Row:
-    """Times by side and way, our speed-up in each form, and the headline form: an existing output if that was timed."""
+    """Return the times by library and way of calling, and our speed-up over the fastest other library in each form of call.
+
+    The headline form fills an existing output if that was timed, otherwise it returns a new output.
+    """
     row: Row = {"times": {name: {way: interval(found) for way, found in ways.items()} for name, ways in samples.items()}}
     forms = FORMS if INTO in samples[OURS] else FORMS[:2]
     found = {form: one for form in forms if (one := _over_best(samples, form)) is not None}
@@ -72,20 +75,23 @@ def _over_best(samples: Samples, form: str) -> Row | None:
 
 
 def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
-    """A peer's samples in a form, or in the nearest form that it has, since some peers cannot fill an existing output."""
+    """Return a library's samples in a form of call, or in the nearest form that it has: some cannot fill an existing output."""
     nearest = (form, form.removesuffix(INNER), form.replace(INTO, CALLED), CALLED)
     return next(ways[name] for name in nearest if name in ways)
 
 
 def time_of(row: Row, name: str) -> dict[str, float] | None:
-    """Time of the library `name` in the operator's headline form, otherwise with a new output; None if it was not timed."""
+    """Return the time of the library `name` in the headline form of call (see `compared`), or with a new output, or None."""
     ways = row["times"].get(name, {})
     found: dict[str, float] | None = ways.get(row["counts"], ways.get(CALLED))
     return found
 
 
 def overall(rows: Sequence[Row]) -> Row:
-    """Geometric means with intervals over operators and rounds, least speed-ups and verdict counts, in the headline form."""
+    """Summarise all operators: our geometric mean speed-up with its interval, the least speed-up, and counts of verdicts.
+
+    Speed-ups are over the fastest other library for each operator, in the headline form of call (see `compared`).
+    """
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):
@@ -97,7 +103,7 @@ def overall(rows: Sequence[Row]) -> Row:
 
 
 def _mean(ratios: Sequence[list[float]]) -> dict[str, float]:
-    """Geometric mean over operators of the median ratio over rounds, with its interval."""
+    """Return the geometric mean over operators of the median ratio over rounds, with its bootstrap interval."""
     logs = np.log(np.array(ratios))
     low, high = bootstrap(_mean_of_medians, logs)
     return {name: math.exp(value) for name, value in (("median", _mean_of_medians(logs)), ("low", low), ("high", high))}
@@ -108,13 +114,16 @@ def _mean_of_medians(scores: np.ndarray) -> float:
 
 
 PROTOCOL = 1
-"""Version of the timing; raised with each change, so that operators are timed again."""
+"""Version of the timing procedure; it is raised with each change, so that operators are timed again."""
 NAMES = {"eager": "torch eager", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
 PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for each operator and one over all, show a table and draw a figure."""
+    """Compare our kernels with those of the other libraries on every operator.
+
+    Emit one line for each operator and one over all, show a table and draw a figure.
+    """
     settings, folder = config.fused, Path(config.output)
     check_each(settings, "peers", PACKAGES, "fused")
     check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
@@ -138,7 +147,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Package -> version, None if it is not installed, for sides that are libraries."""
+    """Return the installed version of each package that these libraries need; None for a package that is not installed."""
     versions: dict[str, str | None] = {PACKAGES[name]: None for name in sides if name in PACKAGES}
     for package in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -168,7 +177,7 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
-    """Table of all operators in the headline form, sorted by speed-up over the fastest peer, smallest first."""
+    """Return the table of all operators in the headline form of call (see `compared`), smallest speed-up first."""
     head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
     ordered = sorted(rows, key=lambda row: row[HEADLINE]["median"])
     lines = [

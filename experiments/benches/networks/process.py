@@ -1,7 +1,7 @@
-"""One library of a comparison (a side), in its own process: `python -m experiments.benches.networks.process SIDE`.
+"""Process of one library (a side) in the comparison of networks: `python -m experiments.benches.networks.process SIDE`.
 
-A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. It answers the requests of
-`experiments.benches.fused.race`.
+A side is a key of `SIDES`, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. The process answers the
+requests that `experiments.benches.fused.race` defines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import torch
 
 from experiments.benches.fused.race import OURS, Ways, arrays_of, serve
 from experiments.benches.networks.qualities import quality_of
+from experiments.networks.quantised import lowered, quantised, quantised_onnx
 from experiments.networks.suite import in_type
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.networks.fusion.rules import plan_of
 
@@ -29,19 +31,25 @@ if TYPE_CHECKING:
     from gensor_gym.networks.network import Network
     from gensor_gym.networks.plan import Plan
 
-FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2}
-"""Largest allowed deviation from the module's output in float64, relative to the output's largest magnitude, by data type.
+FAR = {"float32": 1e-4, "bfloat16": 1e-1, "float16": 1e-2, "int8": 1e-1}
+"""Largest allowed error of an output, by data type, relative to the largest magnitude of the expected output.
 
-Eager torch deviates by up to 5e-2 in bfloat16 (MobileNetV2).
+The expected output is the network's in float64; for int8, it is the quantised network's in eager torch. Eager torch's error is
+up to 5e-2 in bfloat16 (MobileNetV2).
 """
+QUANTISED_OTHERWISE = {"onnxruntime": 0.5}
+"""Largest allowed error in int8, relative as in FAR, of a library that quantises the network itself and so rounds otherwise."""
 PART = 8
-"""Number of samples of a batch that the module computes at a time in float64."""
+"""Number of samples of a batch for which the float64 reference is computed at a time."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
 
 
 @torch.no_grad()
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    """(ways to call a network in the library `name`, way -> fault of its outputs)."""
+    """Prepare a network in the library `name` and return (ways, faults).
+
+    `ways` are the ways to call the network; `faults` says, by way, why its outputs are wrong, and leaves out correct ways.
+    """
     torch.set_num_threads(asked["threads"])
     side, _, way = name.partition("/")
     asked = {**asked, "quality": quality_of(name, asked)}
@@ -49,27 +57,36 @@ def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     dtype = asked.get("dtype", "float32")
     module, inputs, expected = drawn(asked["network"], asked["batch"], asked["seed"], dtype)
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
-    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, FAR[dtype]))}
+    most = QUANTISED_OTHERWISE.get(side, FAR[dtype]) if dtype == INT8 else FAR[dtype]
+    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected, most))}
 
 
 @torch.no_grad()
 def drawn(
     name: str, batch: int, seed: int, dtype: str = "float32"
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
-    """(network, its inputs, its outputs in float64); weights and inputs of floats are rounded to the data type."""
+    """Return (network, inputs, expected): a random network, random inputs, and its outputs in float64.
+
+    Weights and floating-point inputs are rounded to the data type first. For int8, the network is quantised, its inputs are
+    float32, and the expected outputs are those of eager torch; raise ValueError if torchao is not installed.
+    """
+    if dtype == INT8:
+        module, inputs = in_type(name, "float32", batch, seed)
+        module = quantised(module, inputs)
+        return module, inputs, arrays_of(module(*inputs))
     module, inputs = in_type(name, dtype, batch, seed)
     return module, inputs, expected_of(copy.deepcopy(module).double(), inputs)
 
 
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
-    """Outputs of a module in float64, PART samples of the batch at a time, because all at once may not fit in memory."""
+    """Compute a network's outputs in float64, `PART` samples of the batch at a time, because all may not fit in memory."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
     made = [arrays_of(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
     return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray], most: float = FAR["float32"]) -> str:
-    """Describe the first output that is farther than `most` from the module's output in float64; empty if all are near."""
+    """Describe the first output that differs from `expected` by more than `most` times its largest magnitude; empty if none."""
     found = arrays_of(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"
@@ -88,9 +105,10 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dic
 
 
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Inductor with frozen weights, as users set it for inference: it packs weights and folds normalisations into them.
+    """Compile the network by Inductor with frozen weights, as users do for inference, and return the way to call it.
 
-    Freezing is set for the whole process, because it has no effect as an option of torch.compile (torch 2.13).
+    With frozen weights, Inductor packs weights and folds normalisations into them. Freezing is set for the whole process, because
+    it has no effect as an option of torch.compile (torch 2.13).
     """
     from torch._inductor import config
 
@@ -98,7 +116,7 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     if asked["quality"]:
         config.compile_threads = usable_cores()
     begin = time.perf_counter()
-    compiled = torch.compile(module)
+    compiled = torch.compile(lowered(module, inputs) if asked.get("dtype") == INT8 else module)
     compiled(*inputs)
     return Ways({"called": lambda: compiled(*inputs)}, {"compiled_s": time.perf_counter() - begin})
 
@@ -106,6 +124,9 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     import onnxruntime
 
+    in_int8 = asked.get("dtype") == INT8
+    if in_int8:
+        module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
     # The newer exporter needs another package.
@@ -113,13 +134,18 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(model.getvalue(), options, providers=["CPUExecutionProvider"])
     given = {name: one.numpy() for name, one in zip(names, inputs, strict=True)}
+    text = quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     return Ways({"called": lambda: session.run(None, given)})
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
-    """Compile a module at a quality, from nothing, or with a few trials for every piece, which a second run reuses."""
+    """Compile the network with our compiler, at the quality asked for or else with a number of trials for each kernel.
+
+    At a quality, the cache is empty; otherwise a second run reuses the trials of the first. Raise ValueError if a call would hold
+    more than `most_bytes`.
+    """
     from agents.networks import compile_module
 
     def planned(network: Network) -> Plan:
@@ -135,7 +161,10 @@ def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 
 
 def held_bytes(plan: Plan) -> int:
-    """Lower bound on the bytes that a call holds at once: inputs, weights, outputs, and other values of the largest kernel."""
+    """Return a lower bound on the bytes that a call holds at once.
+
+    Inputs, weights and outputs are held all the time, and in addition the other arrays of the kernel that has most of them.
+    """
     network, sizes = plan.network, {value.name: value.nbytes for value in plan.network.graph.values.values()}
     always = {value.name for value in (*network.graph.inputs, *network.outputs)}
     moving = (sum(sizes[name] for name in {*step.reads, *step.writes} - always) for step in plan.steps)
@@ -156,7 +185,10 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
 
 
 def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Our compiled network with a profile. Its outputs are from the last call with a clock between kernels."""
+    """Compile the network with our compiler and time its kernels one by one.
+
+    The way `called` returns the outputs of the last timed call.
+    """
     from experiments.benches.networks.profile import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
@@ -167,7 +199,7 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 SIDES: dict[str, Sides] = {
     OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
 }  # fmt: skip
-"""Side -> function that prepares the ways to call the side's library."""
+"""Side -> function that prepares a network in the side's library and returns the ways to call it."""
 
 
 if __name__ == "__main__":

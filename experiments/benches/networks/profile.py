@@ -1,8 +1,8 @@
-"""Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
+"""Benchmark of each kernel of a network: `python -m experiments.bench suite=profile profile.names=[resnet50]`.
 
-Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole
-network, and a table that groups equal kernels, sorted by their time beyond the floors. `profile.below=0.7` leaves out kernels
-whose floor is at least 0.7 of their time.
+Each network is compiled, verified and timed in its own process. The results are a line for each kernel, one for the whole
+network, and a table that groups equal kernels, sorted by the time that they take beyond their roofline floor. `profile.below=0.7`
+leaves out kernels whose floor is at least 0.7 of their time. conf/bench.yaml explains the settings.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ from gensor_gym.networks.steps import Step
 # the network's time.
 
 SETTLE = 3
-"""Uncounted calls of the network before the timed calls."""
+"""Number of untimed calls of the network before the timed calls."""
 TURN = 10e-3
-"""Seconds of counted calls of a kernel alone."""
+"""Seconds for which a kernel is called repeatedly to time it alone."""
 PRIVATE = ("l1", "l2")
-"""Caches that are private to each core."""
+"""Names of the caches that each core has for itself."""
 
 
 def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
-    """Profile a compiled network: `steps` (a row for each kernel in order), `whole` (times of the network) and `outputs`.
+    """Time every kernel of a compiled network in calls of the network and alone; return `steps`, `whole` and `outputs`.
 
-    `whole` has the times of alternating calls with and without a clock between kernels, and the sums of isolated times and of
-    floors. `outputs` are from the last call with a clock.
+    `steps` has a row for each kernel in the order of execution. `whole` has the times of alternating calls with and without a
+    clock between kernels, and the sums of the kernels' times alone and of their floors. `outputs` are the network's outputs in
+    the last call with a clock.
     """
     function = found.function
     assert isinstance(function, NetworkFunction), "profiles are of CPUs"
@@ -78,7 +79,11 @@ def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) ->
 
 
 def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]) -> list[dict[str, Any]]:
-    """A row for each step. `passes` are seconds in context [calls, steps]; `alone` has each step's seconds alone."""
+    """Return a row for each kernel of a network with its times and floors.
+
+    `passes` are the kernels' seconds in calls of the whole network, [calls, kernels]; `alone` are their seconds when called
+    alone.
+    """
     shares = np.median(passes / passes.sum(axis=1, keepdims=True), axis=0)
     return [
         {
@@ -92,7 +97,7 @@ def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]
 
 
 def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
-    """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and the transfer of its bytes.
+    """Return two lower bounds on a kernel's seconds in consecutive calls: operations at peak rate, and transfer of its bytes.
 
     Constants are read once per call, so they come from the memory level that can contain all constants of the network. Other
     values were just computed: as many as fit are in the nearest cache, the remaining bytes in the levels behind it. Both
@@ -109,7 +114,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
 
 
 def _moved(size: int, hw: Hardware) -> float:
-    """Seconds to move `size` bytes that fill the memory levels from the nearest outwards."""
+    """Return the seconds to move `size` bytes if each memory level, beginning with the nearest, holds as many as fit."""
     seconds, left = 0.0, size
     for level in hw.memory[1:]:
         here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))
@@ -118,19 +123,25 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def of_floor(row: Mapping[str, Any]) -> float:
-    """Larger of a kernel's two floors divided by its time in context; `row` is one of `by_kernel`."""
+    """Return the larger of a kernel's two floors divided by the kernel's time in calls of the network.
+
+    `row` is one of the rows of `by_kernel`.
+    """
     return float(max(row["flops_floor_s"], row["bytes_floor_s"]) / row["in_context_s"])
 
 
 def name_of(network: Network, piece: Sequence[str]) -> str:
-    """Name that a piece's first operation has in the module, and the number of further operations, as in `conv1 +2`."""
+    """Name a fused piece of a network by its first operation, and count the further operations, as in `conv1 +2`.
+
+    Operations have the names of the torch module.
+    """
     first = network.origins.get(piece[0], piece[0])
     more = len({network.origins.get(name, name) for name in piece} - {first})
     return f"{first} +{more}" if more else first
 
 
 def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of equal computations, longest time beyond the floors first: number of kernels, totals, share of the time."""
+    """Sum the rows of kernels with equal computations; the sum with the longest time above its roofline floors is first."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["computation"], []).append(row)
@@ -146,7 +157,7 @@ def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Profile each network: emit its lines and show its table."""
+    """Profile each network that the configuration names: emit its lines and show its table."""
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
@@ -171,7 +182,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """Profile of one network from its own process; Lost if it fails, takes too long or returns wrong outputs."""
+    """Profile one network in its own process; raise Lost if it fails, takes too long or returns wrong outputs."""
     with closing(Side("profiled", asked["threads"], cache, MODULE)) as side:
         side.hear(limit)
         answer = side.ask(asked, limit)
@@ -182,7 +193,10 @@ def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any
 
 
 def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any], below: float | None = None) -> Sheet:
-    """Table of a network's kernels whose floor is less than `below` of their time; equal kernels are one line."""
+    """Return a table of a network's kernels, in which equal kernels share a row.
+
+    Kernels whose floor is at least `below` of their time are left out.
+    """
     head = ("kernel", "times", "share", "in context", "of floor", "alone", "floor by flops", "floor by bytes", "first")
     rows = [
         (row["computation"], str(row["times"]), percent(row["share"]), seconds(row["in_context_s"]), percent(of_floor(row)),

@@ -1,8 +1,8 @@
-"""Seconds to compile a network from nothing at each quality, and speed of its calls: `networks.qualities=[fast,balanced,best]`.
+"""Compile times and call times of networks by quality: `networks.qualities=[fast,balanced,best]` of `suite=networks`.
 
 Each quality of `gensor_gym.compile` compiles in a process of its own with an empty cache, so that the seconds include the
-measurement of the machine. torch.compile with frozen weights also begins with an empty cache. Then calls are timed in rounds,
-as in a comparison of libraries.
+measurement of the machine. torch.compile with frozen weights also begins with an empty cache. Then calls are timed in rounds, as
+in a comparison of libraries.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ PEER = "inductor"
 
 
 def sides_of(qualities: Sequence[str]) -> dict[str, str]:
-    """Quality -> name of its side in a race; the side of the last quality is `ours`."""
+    """Return the name of each quality's process in the race; that of the last quality is `ours`."""
     return {quality: OURS if quality == qualities[-1] else f"{OURS}/{quality}" for quality in qualities}
 
 
 def quality_of(name: str, asked: dict[str, Any]) -> str | None:
-    """Quality at which the side `name` compiles; None if the race does not compare qualities."""
+    """Return the quality at which the process `name` compiles; None if the race does not compare qualities."""
     _, _, way = name.partition("/")
     return way if way in QUALITIES else asked.get("quality")
 
 
 def timed_qualities(asked: dict[str, Any], qualities: Sequence[str], rounds: int, limit: float) -> dict[str, Any]:
-    """Compile a network at each quality and by torch.compile, and time the calls; return a row, with an `error` if one fails."""
+    """Compile a network at each quality and by torch.compile, time the calls, and return a row; on failure it has an `error`."""
     row = {name: asked[name] for name in ("network", "batch", "threads", "dtype")}
     sides = sides_of(qualities)
     with tempfile.TemporaryDirectory(prefix="gensor_gym_qualities_") as folder:
@@ -55,7 +55,7 @@ def timed_qualities(asked: dict[str, Any], qualities: Sequence[str], rounds: int
 
 
 def sheet(rows: Sequence[dict[str, Any]], qualities: Sequence[str]) -> Sheet:
-    """Table of seconds to compile and of speed over torch.compile, and over the last quality."""
+    """Return the table of compile times, call times, and speed-ups over torch.compile and over the last quality."""
     names = (*qualities, PEER)
     head = (
         "network", *(f"{name} compiles" for name in names), *(f"{name} call" for name in names),

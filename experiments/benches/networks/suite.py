@@ -1,4 +1,4 @@
-"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
+"""Whole networks compared with other libraries: `python -m experiments.bench suite=networks` (conf/bench.yaml).
 
 Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
 frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
@@ -27,6 +27,7 @@ from experiments.benches.lines import Lines, Steal, check_each, machine, once
 from experiments.benches.networks.qualities import sheet as quality_sheet
 from experiments.benches.networks.qualities import timed_qualities
 from experiments.comparison.summary import interval, ratio
+from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import check_known
@@ -35,15 +36,15 @@ from gensor_gym.registry import check_known
 
 MODULE = "experiments.benches.networks.process"
 PROTOCOL = 3
-"""Version of the timing; raised with each change, so that networks are timed again."""
+"""Version of the timing procedure; it is raised with each change, so that networks are timed again."""
 _OF_RACE = ("limit_s", "rounds", "enough_s", "most_bytes")
-"""Settings that are not sent to the sides."""
+"""Settings about the race of libraries, which are not sent to the libraries' processes."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network of `experiments.networks.suite`, a batch size, and the peers.
+    """One comparison: a network of `experiments.networks.suite`, a batch size, and the sides that it is compared with.
 
     A side is a library, or `ours/PLAN/ARENA` for our compiler with another plan and memory layout.
     """
@@ -55,13 +56,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of timing and of compiling our side, the same for all cases; conf/bench.yaml explains them."""
+    """Settings of the timing and of our compiler that all cases share; conf/bench.yaml explains them."""
 
     trials: int
     rounds: int
     threads: int
     plan: str
-    """Plan of `ours`: the name of a rule in `gensor_gym.networks.fusion.rules`."""
+    """Fusion plan of our compiler: the name of a rule in `gensor_gym.networks.fusion.rules`."""
     seed: int = 0
     arena: str = "hot"
     dtype: str = "float32"
@@ -70,11 +71,14 @@ class Settings:
     enough_s: float = float("inf")
     """Seconds after which no further round begins, except the first few rounds."""
     most_bytes: float = float("inf")
-    """Most memory that all processes of a case may need at once; larger cases fail with an error in their row."""
+    """Limit on the bytes of memory that all processes of a case may need at once; a larger case fails with an `error`."""
 
 
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
-    """Yield a row for each case; `folder` keeps finished rows. A failed case has an `error`, and the next run times it again."""
+    """Time each case and yield its result row; finished rows are kept in `folder` and not timed again.
+
+    The row of a failed case has an `error`, and the next run times it again.
+    """
     same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
@@ -103,11 +107,11 @@ def _timed(case: Case, settings: Settings, cache: Path) -> Row:
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Emit one line for each network and show a table."""
+    """Compare each network in all libraries, or compile it at each quality; emit a line for each and show a table."""
     settings = config.networks
     check_names(settings, "networks")
     check_each(settings, "peers", PACKAGES, "networks")
-    check_known("dtype", settings.dtype, ("float32", *HALVES))
+    check_known("dtype", settings.dtype, ("float32", *HALVES, INT8))
     check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
     same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "dtype", "limit_s")}
     how = Settings(**same, threads=settings.threads or usable_cores(), seed=config.seed)
@@ -124,7 +128,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _by_quality(settings: DictConfig, how: Settings, emit: Lines) -> None:
-    """Emit one line for each network, compiled from nothing at each quality, and show a table; this run cannot be resumed."""
+    """Compile each network from nothing at each quality; emit a line for each and show a table. Such a run cannot be resumed."""
     check_each(settings, "qualities", QUALITIES, "networks")
     rows = []
     for name in settings.names:
@@ -138,7 +142,7 @@ def _by_quality(settings: DictConfig, how: Settings, emit: Lines) -> None:
 
 
 def check_names(settings: DictConfig, suite: str) -> None:
-    """Check the settings' networks and plan; ValueError for an unknown one."""
+    """Check the networks and the plan that the settings name; raise ValueError for an unknown one."""
     from experiments.networks.suite import workload_of  # which imports torch
     from gensor_gym.networks.fusion.rules import PLANS
 
@@ -149,7 +153,7 @@ def check_names(settings: DictConfig, suite: str) -> None:
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
-    """Table of times, and of our speed-up over each peer."""
+    """Return a table of each network's times, and of our speed-up over each other library."""
     head = ("network", "kernels", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     lines = [
         (row["network"], f"{row['kernels']} ({row['distinct']})",

@@ -1,1 +1,1 @@
-"""Search seconds until each network is nearly as fast as at the end of its search."""
+"""Benchmark of network searches: the seconds until a network is nearly as fast as at the end of the search."""

@@ -37,7 +37,7 @@ from gensor_gym.networks.load import NetworkFunction
 
 @dataclass(frozen=True)
 class Trial:
-    """A successful trial: seconds since the search began, computation, schedule, and the kernel's seconds."""
+    """A successful trial: seconds since the search began, the computation (operator), the schedule, and the kernel's seconds."""
 
     at: float
     computation: str
@@ -59,7 +59,7 @@ class Recorder:
         return time.perf_counter() - self.begin
 
     def on_task(self, number: int, of: int, computation: str) -> None:
-        """Set the computation of the following trials."""
+        """Note the computation that the following trials are about."""
         self.computation = computation
 
     def on_trial(self, row: TraceRow) -> None:
@@ -69,7 +69,10 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a search: seconds and trials until then, and the network of the kernels that were the fastest until then."""
+    """A point in time of a search, with the network built of the kernels that were the fastest until then.
+
+    `seconds` and `trials` are those spent until then.
+    """
 
     seconds: float
     trials: int
@@ -77,7 +80,7 @@ class Moment:
 
 
 def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Moment]:
-    """At most `count` moments in order: the last is the search's end, and each is half as late as the next.
+    """Return at most `count` moments of a search in order: the last is its end, and each is half as late as the next.
 
     Moments begin when every computation has a kernel. Among moments with the same kernels, only the earliest is kept.
     """
@@ -96,7 +99,7 @@ def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Mome
 
 
 def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
-    """Computation -> its fastest trial among the trials that ended by `at` seconds."""
+    """Return, for each computation, its fastest trial among the trials that ended within `at` seconds."""
     best: dict[str, Trial] = {}
     for trial in recorder.trials:
         if trial.at <= at and trial.seconds < getattr(best.get(trial.computation), "seconds", float("inf")):
@@ -110,15 +113,15 @@ def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]
 
 
 NEAR = 1.05
-"""A network is near the fastest if its time is at most this multiple of the fastest time."""
+"""Factor of the fastest time within which a network counts as nearly as fast as the fastest."""
 AGAIN = 5
-"""Number of compilations that follow the first one in a new process."""
+"""Number of compilations in the new process after its first one."""
 FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
-"""Fields of a row, in seconds, in the order of the table."""
+"""Fields of a network's row that are seconds, in the order of the table's columns."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Tune each network: emit its lines and draw its figure; then show a table of all networks."""
+    """Search for the kernels of each network: emit its lines and draw its figure; then show a table of all networks."""
     settings, folder = config.tuning, Path(config.output)
     check_names(settings, "tuning")
     check_whole(settings, 1, "rounds", "batch", "most_trials", of="tuning.")
@@ -139,7 +142,11 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Search a network in a new store; return (a row for each moment, facts). RuntimeError if outputs are wrong."""
+    """Search for the kernels of a network, ignoring stored trials. Return (points, facts).
+
+    `points` says how fast the network was at several times during the search; `facts` are fields about the whole search.
+    Raise RuntimeError if outputs are wrong.
+    """
     from agents.networks import compile_module
     from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 
@@ -167,7 +174,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
 
 
 def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
-    """Seconds of each call in every round; calls alternate, and an uncounted call before each fills its caches."""
+    """Return the seconds of each call in every round; calls alternate, and each is first called once untimed to fill caches."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, found in zip(calls, times, strict=True):
@@ -179,7 +186,7 @@ def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
 
 
 def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
-    """Table with a row for each network."""
+    """Return the table of search and compile times, a row for each network."""
     head = (
         "network", "kernels", "trials", "searched", "within 5 % after", "fastest", "compiled again", "of it torch's export",
         "in a new process", "of it torch's export",

@@ -1,7 +1,7 @@
-"""The arms of a study, and the programs that each arm would measure first.
+"""The arms of a study (each a strategy with a seed), and the programs that each arm would measure first.
 
-An arm's strategy runs its own search with the model's seconds in place of measurements, so no arm is adaptive. Its proposals are
-the programs that it would measure, in order and each kernel once.
+An arm's strategy runs its own search with the model's seconds in place of measurements, so no arm adapts to measurements. Its
+proposals are the programs that it would measure, in order and each kernel once.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 FILE = CONF / "lease.yaml"
 Row = Mapping[str, Any]
 SEEN = "seen"
-"""Field that marks proposals for an operator from whose times the arm's correction was learned; such operators do not count."""
+"""Field of proposals for an operator from whose times the arm's model was learned; such operators do not count."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A strategy of a study with one seed."""
+    """One arm of a study: a strategy with its hyperparameters and one seed.
+
+    `name` is the arm's name in the study, and `of` the strategy's registered name.
+    """
 
     name: str
     of: str
@@ -50,7 +53,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Study:
-    """The arms and operators of a study.
+    """What a study times on a GPU: the kernels that its arms propose for its operators.
 
     The first `deep` operators get `deep_programs` kernels per arm, all other operators `programs`.
     """
@@ -62,23 +65,26 @@ class Study:
     deep: int
     deep_programs: int
     rounds: int = 0
-    """Interleaved rounds of the winners, if the study sets them; 0 otherwise."""
+    """Number of rounds in which the winners are timed together, if the study sets it; 0 otherwise."""
 
     def wanted(self, place: int) -> int:
-        """Number of kernels of each arm for the operator at index `place`."""
+        """Return the number of kernels that each arm proposes for the operator at index `place`."""
         return self.deep_programs if place < self.deep else self.programs
 
 
 @cache
 def read_study() -> Study:
-    """The study of conf/lease.yaml. KeyError for a missing setting."""
+    """Read the study of conf/lease.yaml; raise KeyError for a missing setting."""
     content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     listed = yaml.safe_load((CONF / f"{content['operators']}.yaml").read_text(encoding="utf-8"))
     return study_of(content, listed["operators"])
 
 
 def study_of(content: Mapping[str, Any], listed: Iterable[str]) -> Study:
-    """The study of a configuration with hardware, arms, programs, deep and deep_programs, on the listed operators."""
+    """Return the study on the listed operators that a configuration describes.
+
+    The configuration has the entries hardware, arms, programs, deep, deep_programs and, optionally, rounds.
+    """
     texts = tuple(str(operators.parse(text)) for text in listed)
     arms = tuple(arm for name, given in content["arms"].items() for arm in _arms(name, dict(given)))
     sizes = {name: content[name] for name in ("programs", "deep", "deep_programs", "rounds") if name in content}
@@ -86,7 +92,7 @@ def study_of(content: Mapping[str, Any], listed: Iterable[str]) -> Study:
 
 
 def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
-    """An arm for each seed; `checkpoints` and `corrections` have one entry per seed."""
+    """Yield an arm for each seed of a strategy; its lists `checkpoints` and `corrections` have one entry per seed."""
     of, seeds = given.pop("of", name), given.pop("seeds", [0])
     several = {one: given.pop(f"{one}s", None) for one in ("checkpoint", "correction")}
     for place, seed in enumerate(seeds):
@@ -96,34 +102,37 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 @cache
 def learned_from(correction: str) -> frozenset[str]:
-    """Operators from whose times an arm's correction was learned; empty without a correction."""
+    """Return the operators from whose times a learned correction of the model was trained; none if `correction` is empty."""
     return frozenset(read_json(located(correction) / CARD)["operators"] if correction else ())
 
 
 class KernelsByModel(AnalyticBackend):
-    """Analytic backend that identifies programs by their kernels, so that a search makes the same trials as on a device."""
+    """Backend that answers trials by the model, but distinguishes programs by their kernels, as a device does.
+
+    So a search makes the same trials as on a device.
+    """
 
     def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
-        """Begin without kernels. `predict` is the strategy's own model, if it has one: (graph, rows) -> seconds."""
+        """Begin without kernels; `predict` is the strategy's own model, (graph, rows) -> seconds, if it has one."""
         self._predict = predict
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
-        """Digest -> requested program and its kernel, in the order of requests."""
+        """Digest -> requested schedule and its kernel, in the order of requests."""
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """Seconds by the strategy's own model, if it has one, otherwise by the analytic model."""
+        """Return a schedule's seconds by the strategy's own model if it has one, otherwise by the analytic model."""
         return float(self._predict(graph, schedule.row[None])[0]) if self._predict else super().seconds(graph, schedule)
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest of the kernel, or of the program if no kernel can be made."""
+        """Generate and keep a schedule's kernel; return its digest, or that of the program if no kernel can be made."""
         made = make_kernel(op, schedule, hw)
         self.made.setdefault(made.digest, (schedule, made))
         return made.digest
 
 
 def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
-    """(row, kernel) of the first `count` different kernels that an arm would measure, with ranks from 1.
+    """Return the first `count` different kernels that an arm (a strategy with a seed) would measure, each as (row, kernel).
 
-    Programs without a kernel also take a rank; their kernel is None.
+    Rows have ranks from 1. A program for which no kernel can be made takes a rank, too; its kernel is None.
     """
     hw, strategy = hardware.get(machine), get_strategy(arm.of, **arm.hyperparameters)
     backend = KernelsByModel(getattr(strategy, "predict", None))
@@ -149,7 +158,10 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
 
 def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
-    """Digests, without duplicates, of the fastest program among the first k of each arm and seed."""
+    """Return the digest of the fastest kernel among the first k proposals of each arm and seed, without duplicates.
+
+    `trials` has the timed trials by (operator, digest).
+    """
     cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in proposals:
         if row["rank"] <= k:
@@ -158,13 +170,13 @@ def winners(proposals: Iterable[Row], trials: Mapping[tuple[str, str], Row], k: 
 
 
 def fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
-    """Digest of the proposal with the fastest trial; empty if no trial succeeded."""
+    """Return the digest of the proposal whose trial was fastest; empty if no trial succeeded."""
     timed = ((seconds_of(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
     seconds, best = min(timed, default=(math.inf, ""))
     return best if seconds < math.inf else ""
 
 
 def seconds_of(trial: Row) -> float:
-    """Median of a trial's samples (the upper of the middle two, as on the device); infinite if it did not succeed."""
+    """Return the median of a trial's samples in seconds, of an even number the upper of the middle two; infinite if it failed."""
     samples = sorted(trial.get("samples") or [])
     return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf

@@ -48,31 +48,31 @@ from gensor_gym.operators.types import Operator
 
 RESULTS = ROOT / "results"
 CARDS = ("h100", "h200")
-"""Folders of results by GPU; the programs of one GPU are tried on the other."""
+"""Folders of results, one for each GPU; programs that one GPU timed are tried on the other."""
 TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
-"""Files with one row per trial."""
+"""Names of files that have one row for each trial."""
 FIRST_DAY = "libraries_after_mends"
-"""Name of the first day's file, in which a row per operator lists (schedule, note, microseconds)."""
+"""Name of the first day's file; its row for an operator has a list of (schedule, note, microseconds)."""
 LISTS = ("operators",)
-"""Files with one row per operator, which contains its trials."""
+"""Names of files that have one row for each operator, with a list of its trials."""
 
 
 def fastest(op: Operator, hw: Hardware, count: int) -> list[Schedule]:
-    """The fastest programs of earlier days that are legal under the present rules, fastest first, at most `count`."""
+    """Return the fastest legal programs that a GPU timed on earlier days, fastest first, at most `count`."""
     timed, graph = _timed().get(str(op), {}), ConstructionGraph(op, hw, "extended")
     programs = map(Schedule.parse, sorted(timed, key=timed.__getitem__))
     return list(islice(filter(graph.is_legal, programs), count))
 
 
 def operators_timed(results: Path = RESULTS) -> set[str]:
-    """Operators of the study whose winners were timed together on an earlier day."""
+    """Return the operators of the study whose winners were timed together on an earlier day."""
     paths = [path for card in CARDS for path in sorted((results / card / "raw").glob("*/together.jsonl.gz"))]
     return {row["operator"] for path in paths for row in read_rows(path) if "samples" in row}
 
 
 @cache
 def _timed() -> dict[str, dict[str, float]]:
-    """Operator -> schedule -> least measured seconds."""
+    """Return, by operator and schedule, the least seconds that were measured on earlier days."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for card in CARDS:
         for path in sorted((RESULTS / card / "raw").rglob("*.jsonl.gz")):
@@ -82,7 +82,7 @@ def _timed() -> dict[str, dict[str, float]]:
 
 
 def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(operator, schedule, seconds) of the successful trials in a file; empty for a file without trials."""
+    """Yield (operator, schedule, seconds) of the successful trials in a file; nothing for a file without trials."""
     name = path.name.removesuffix(".jsonl.gz")
     if name == FIRST_DAY:
         for row in read_rows(path):
@@ -95,21 +95,21 @@ def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 PART = 600
-"""Kernels per part: compressed together they take a sixth of their separate size."""
+"""Number of kernels in a part of the archive: compressed together they take a sixth of their separate size."""
 GROUPS = ("never_run", "known", "study", "networks")
-"""Groups in the order in which they are built."""
+"""Groups of proposals, in the order in which they are built."""
 KNOWN, CHOICES = 3, 6
-"""For each operator of conf/bench/gpu.yaml: number of programs from earlier days, and number of today's first choices."""
+"""Numbers of programs of each operator of conf/bench/gpu.yaml: from earlier days, and of today's first choices."""
 SAID = 24
-"""Number of searches or kernels between two lines about progress."""
+"""Number of searches, or of compiled kernels, between two lines about progress."""
 CARD = "card.json"
-"""File that marks a complete checkpoint."""
+"""File whose existence says that a training checkpoint is complete."""
 _SECONDS = 20.0
 """Time limit of one compilation, in seconds."""
 
 
 class Building:
-    """The folder of an archive under construction."""
+    """Folder in which an archive is made, with its journals of proposals and compiled kernels."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cubins, self.texts = folder, folder / "cubins", folder / "texts"
@@ -119,19 +119,19 @@ class Building:
         self.kernels = Journal(folder / "kernels.jsonl", ("digest",))
 
     def keep(self, kernel: Kernel) -> None:
-        """Keep a drawn kernel as text until it is compiled."""
+        """Write a drawn kernel to a file, from which it is compiled later; do nothing if it is compiled already."""
         path = self.texts / f"{kernel.digest}.json"
         if kernel.digest not in self.kernels.rows and not path.exists():
             write_whole(path, json.dumps({**described(kernel), "source": kernel.source}).encode())
 
     def missing(self) -> list[dict[str, Any]]:
-        """Rows of drawn kernels that are not compiled yet, in order."""
+        """Return the kernels that were drawn and not compiled yet, in the order of their proposals."""
         drawn = dict.fromkeys(row["digest"] for row in self.proposals if row.get("digest"))
         paths = [self.texts / f"{digest}.json" for digest in drawn if digest not in self.kernels.rows]
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
     def compile(self, size: int) -> None:
-        """Compile missing kernels, `size` at a time, and record them."""
+        """Compile the missing kernels in `size` parallel processes and record them."""
         pool, rows = CompilePool(size, seconds=_SECONDS), self.missing()
         threads = ThreadPoolExecutor(size)
         try:
@@ -144,7 +144,7 @@ class Building:
             pool.close()
 
     def _compiled(self, pool: CompilePool, text: Mapping[str, Any]) -> dict[str, Any]:
-        """Compile a kernel into the folder and return its row; a failure is a row with the compiler's message."""
+        """Compile one kernel into the folder and return its row; after a failure the row has the compiler's message."""
         kernel, row = kernel_of(text), {name: value for name, value in text.items() if name != "source"}
         try:
             pool(kernel)
@@ -162,7 +162,7 @@ class Building:
         self.kernels.close()
 
     def pack(self) -> dict[str, Any]:
-        """Write the archive and return its description. Full parts stay as they are, so that packing again is quick."""
+        """Write the archive and return its description; full parts stay as they are, so that packing again is quick."""
         carry = self.folder / "carry"
         carry.mkdir(exist_ok=True)
         good = [row for row in self.kernels if not row["status"]]
@@ -196,20 +196,26 @@ def _with_status(row: dict[str, Any], kernels: dict[Any, dict[str, Any]]) -> dic
 
 
 def _revision() -> str:
-    """Revision of the working tree, with a plus if it has changes."""
+    """Return git's revision of the working tree, with a plus if it has changes."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
-    """(operator, arm, number of kernels) in the order of timing: operator by operator, so an early end leaves whole operators."""
+    """Yield (operator, arm, number of kernels) for each search of the study, in the order of timing.
+
+    All arms of an operator come together, so that a run that ends early has whole operators.
+    """
     for place, operator in enumerate(study.operators):
         for arm in study.arms:
             yield operator, arm, study.wanted(place)
 
 
 def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS) -> None:
-    """Draw and compile missing programs, then pack. An arm without its checkpoint is left for the next call."""
+    """Draw and compile the programs that the archive lacks, in the given groups, and pack the archive.
+
+    An arm whose checkpoint does not exist yet is left for the next call.
+    """
     os.environ.setdefault("GENSOR_GYM_THREADS", "1")
     study, building = read_study(), Building(folder)
     try:
@@ -244,12 +250,12 @@ def _study(building: Building, study: Study) -> None:
 
 
 def _key(operator: str, arm: Arm) -> str:
-    """Key of an arm's complete proposals for an operator."""
+    """Return the key under which the proposals of an arm for an operator are recorded as complete."""
     return f"{operator} {arm.name}/{arm.seed}"
 
 
 def _never_run(building: Building, machine: str) -> None:
-    """Draw kernels of families that no device has run, for the stage that verifies them."""
+    """Draw kernels of kinds that no device has run, for the stage that verifies them (`first_contact`)."""
     if "never_run" in building.proposals.rows:
         return
     for number, (operator, schedule, kernel) in enumerate(families.never_run(machine, 0), 1):
@@ -258,7 +264,7 @@ def _never_run(building: Building, machine: str) -> None:
 
 
 def _known(building: Building, machine: str) -> None:
-    """Draw programs for operators that a device timed before: the fastest of earlier days, and today's first choices."""
+    """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now."""
     hw = hardware.get(machine)
     for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:
@@ -272,7 +278,10 @@ def _known(building: Building, machine: str) -> None:
 
 
 def _put(building: Building, group: str, operator: str, schedule: Schedule, kernel: Kernel, place: tuple[str, int]) -> None:
-    """Add a proposal outside the study, with its kernel; `place` is (arm, rank)."""
+    """Add a program that no strategy of the study proposed, with its kernel, to the archive.
+
+    `place` is (name, rank). The name is kept in the field `arm`, which for other programs is the strategy.
+    """
     building.keep(kernel)
     about = {"group": group, "operator": operator, "arm": place[0], "seed": 0, "rank": place[1], "schedule": str(schedule)}
     said = {"digest": kernel.digest, "status": "", "error": "", "construct_s": 0.0, "evaluations": 0}

@@ -31,26 +31,29 @@ NAMES = (
     f"resnet50{_HALF}", f"bert_of_ids{_HALF}", "resnet50", "bert_of_ids", f"mobilenet_v2{_HALF}", f"gpt2_of_ids{_HALF}",
     "mobilenet_v2", "gpt2_of_ids", f"resnet34{_HALF}", "resnet34",
 )  # fmt: skip
-"""Gensor's networks by name in `experiments.networks.suite`, in the order of timing; `/` precedes a type other than float32."""
+"""Networks by their names in `experiments.networks.suite`, in the order of timing; a data type may follow `/`."""
 FILE = "networks.json.gz"
 ASKED: dict[str, Any] = {"backend": "analytic", "trials": 1}
-"""Options of a search on the model alone."""
+"""Options of the search that chooses kernels on the model alone."""
 
 
 def dtype_of(name: str) -> str:
-    """Data type of a network's weights."""
+    """Return the data type of the weights of a network of `NAMES`, which follows `/` in its name."""
     return name.partition("/")[2] or "float32"
 
 
 def made(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """(torch's module, its inputs) of a network of `NAMES`, in its data type."""
+    """Return (torch module, inputs) of a network of `NAMES`, both in its data type."""
     from experiments.networks.suite import in_type
 
     return in_type(name.partition("/")[0], dtype_of(name))
 
 
 def draw(machine: str, folder: Path, revision: str) -> None:
-    """Write FILE to a folder: by network, each piece's fastest schedule by the machine's model, and the compiled kernels."""
+    """Search for the kernels of all networks by the machine's model, compile them, and write them to `FILE` in a folder.
+
+    By network, the file has the fastest schedule of each computation, and by digest the compiled kernels.
+    """
     found: dict[str, Any] = {}
     cubins: dict[str, Any] = {}
     for name in NAMES:
@@ -67,20 +70,21 @@ def draw(machine: str, folder: Path, revision: str) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Read the content that `draw` wrote. FileNotFoundError without the file."""
+    """Read what `draw` wrote to a folder; raise FileNotFoundError without the file."""
     found: dict[str, Any] = json.loads(gzip.decompress((folder / FILE).read_bytes()))
     return found
 
 
 def is_of(folder: Path, revision: str) -> bool:
-    """Whether a folder has FILE, drawn by this revision of the tree."""
+    """Return whether a folder has the file of `draw`, written by this revision of the tree."""
     return (folder / FILE).exists() and read(folder)["revision"] == revision
 
 
 def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Plan, list[Kernel]]:
-    """(torch's module, its inputs, plan, kernels) of a network in the archive; puts the compiled kernels into NVRTC's cache.
+    """Rebuild a network from the archive; return (torch module, inputs, fusion plan, kernels).
 
-    A piece without a schedule in the archive is searched on the model. ValueError for a schedule without a kernel.
+    The archive's compiled kernels are put into NVRTC's cache. A computation without a schedule in the archive is searched on the
+    model. Raise ValueError for a schedule without a kernel.
     """
     from gensor_gym.frontends.torch_export import from_torch
 
@@ -97,7 +101,7 @@ def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Pl
 
 
 def _keep(archive: dict[str, Any], kernels: Sequence[Kernel]) -> None:
-    """Put the archive's compiled kernels into NVRTC's cache, if the same version of NVRTC compiled them."""
+    """Put the archive's compiled kernels into NVRTC's cache, if this version of NVRTC compiled them."""
     if archive["compiler"] != nvrtc.version():
         return
     for digest, kernel in {kernel.digest: kernel for kernel in kernels}.items():

@@ -1,7 +1,7 @@
-"""A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
+"""Archive of compiled GPU kernels (cubins), with everything else that is needed to launch them, but without their sources.
 
 An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
-with some hundred cubins and one `kernels.jsonl` of their launches.
+with some hundred cubins and one `kernels.jsonl` that says how they are launched.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gensor_gym.measure.workers.requests import Built
 
 ABOUT, PROPOSALS, KERNELS = "about.json", "proposals.jsonl.gz", "kernels.jsonl"
 FOLDER = ROOT / "build" / "lease"
-"""Folder of the archive under construction, which git ignores."""
+"""Folder in which the archive is made, which git ignores."""
 CARRY = FOLDER / "carry"
-"""Folder of the archive that is transferred to the GPU machine."""
+"""Folder of the finished archive, which is transferred to the GPU machine."""
 
 
 def described(kernel: Kernel) -> dict[str, Any]:
-    """Everything about a kernel except its source, as JSON values for `kernel_of`."""
+    """Return everything about a kernel except its source, as JSON values that `kernel_of` reads."""
     return {
         "digest": kernel.digest, "operator": str(kernel.operator), "arch": kernel.arch,
         "launches": [asdict(launch) for launch in kernel.launches], "workspace_bytes": kernel.workspace_bytes,
@@ -42,7 +42,10 @@ def described(kernel: Kernel) -> dict[str, Any]:
 
 
 def kernel_of(row: Mapping[str, Any]) -> Kernel:
-    """The kernel of a row of `described`, with or without `source`. KeyError, TypeError or ValueError for another row."""
+    """Return the kernel that a row of `described` stands for, with its source if the row has one.
+
+    Raise KeyError, TypeError or ValueError for any other row.
+    """
     source = row.get("source", "")
     return Kernel(
         operators.parse(row["operator"]), "cuda", row["arch"], source, tuple(Launch(**_tuples(one)) for one in row["launches"]),
@@ -56,7 +59,7 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path) -> None:
-    """Pack rows of kernels and their cubins from a folder; the file appears whole or not at all."""
+    """Pack rows of kernels, and their cubins from a folder, into the file `path`, which appears whole or not at all."""
 
     def write(temporary: Path) -> None:
         with lzma.open(temporary, "wb", preset=6) as file, tarfile.open(fileobj=file, mode="w") as tar:
@@ -75,15 +78,15 @@ def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def open_archive(folder: Path = CARRY) -> Archive:
-    """Unpack the archive in a folder into a temporary folder; ValueError if the folder has no archive."""
+    """Unpack the archive in a folder into a temporary folder and return it; ValueError if the folder has no archive."""
     return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))
 
 
 class Archive:
-    """Kernels of an archive, unpacked into a folder."""
+    """An unpacked archive: its description, its proposals, and its kernels by digest."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        """Unpack all parts in parallel. ValueError if the folder contains no archive."""
+        """Unpack all parts of the archive in `folder` into `scratch`, in parallel; ValueError if there is no archive."""
         if not (folder / ABOUT).exists():
             raise ValueError(f"{folder} holds no archive of kernels: make one with python -m experiments.gpu plan=archive")
         scratch.mkdir(parents=True, exist_ok=True)
@@ -95,7 +98,7 @@ class Archive:
             self.rows = {row["digest"]: row for rows in parts for row in rows}
 
     def built(self, digest: str) -> Built:
-        """A compiled kernel with its cubin. KeyError for a kernel that the archive lacks."""
+        """Return a compiled kernel with the path of its cubin; raise KeyError if the archive lacks it."""
         path = self._cubins / f"{digest}.cubin"
         return Built(kernel_of(self.rows[digest]), str(path), self.about["compiler"])
 

@@ -1,4 +1,4 @@
-"""Stages of a run on a device, in STAGES in their order. The stage NAME is the function `run` of the module NAME."""
+"""Stages of a run on a GPU, listed in order by `STAGES`; each is the function `run` of the module with its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from experiments.device.runner import Stage
 
 
 def _stage(name: str, weight: float, least: float = 5.0) -> Stage:
-    """The stage of the module `name`; weights are seconds of a 575-second run."""
+    """Return the stage of the module `name`; a weight is the stage's seconds in a run of 575 seconds."""
     return Stage(name, f"{__name__}.{name}:run", weight, least)
 
 
@@ -16,12 +16,12 @@ STAGES = (
     _stage("adaptive", 50.0, 20.0), _stage("fused", 30.0, 20.0),
 )  # fmt: skip
 OF_ARCHIVE = ("first_contact", "study", "known", "networks")
-"""Stages that time the kernels of `plan=archive`."""
+"""Stages that time the compiled kernels of an archive (`plan=archive`)."""
 WITHOUT_ARCHIVE = ("correctness", "operators")
-"""Stages that replace OF_ARCHIVE if nothing was compiled beforehand."""
+"""Stages that run in place of OF_ARCHIVE if there is no archive."""
 
 
 def by_default(archive: bool) -> tuple[str, ...]:
-    """Names of the default stages, with or without an archive."""
+    """Return the names of the stages that run by default, with or without an archive of compiled kernels."""
     left_out = WITHOUT_ARCHIVE if archive else OF_ARCHIVE
     return tuple(stage.name for stage in STAGES if stage.name not in left_out)

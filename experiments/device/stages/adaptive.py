@@ -1,4 +1,4 @@
-"""Stage: searches that learn from their trials, with equal numbers of trials; winners and torch are timed again together.
+"""Stage that compares searches which learn from their trials, with equal numbers of trials; winners are timed again with torch.
 
 conf/experiment/gpu_adaptive.yaml lists strategies and operators; kernels are compiled during the stage. Every strategy searches
 the operators in its own threads, so that no strategy waits for another strategy's construction: kernels compile in parallel and
@@ -37,16 +37,19 @@ from gensor_gym.operators.types import Operator
 EXPERIMENT = CONF / "experiment" / "gpu_adaptive.yaml"
 FILE = "adaptive.jsonl"
 EACH = 3
-"""Number of parallel searches of one strategy."""
+"""Number of searches of one strategy that run in parallel."""
 TOGETHER = 2
-"""Number of seeds of an operator that are searched before the next operator."""
+"""Number of seeds with which all operators are searched before the next seeds."""
 ROUNDS = 15
 RESERVED = 0.2
-"""Share of the stage's time kept for timing the winners again."""
+"""Share of the stage's time that is kept for timing the winners again."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """Write rows of kinds trial, search and together, two seeds per operator at a time, so a stop leaves whole operators."""
+    """Run all searches, then time the winners of each operator together; write rows of kinds trial, search and together.
+
+    Two seeds of every operator are searched before the next two. Return the results.
+    """
     contest, hw = read_experiment(EXPERIMENT), hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
     wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
@@ -63,19 +66,19 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Results of the rows so far."""
+    """Return the results that the rows written so far give (see `operators.standings`)."""
     return standings(context.rows(FILE), list(read_experiment(EXPERIMENT).strategies))
 
 
 def in_order(contest: Contest) -> list[tuple[Operator, int]]:
-    """(operator, seed) pairs: the first TOGETHER seeds of every operator, then the next seeds."""
+    """Return (operator, seed) pairs in the order of searching: the first `TOGETHER` seeds of every operator, then the next."""
     parts = [contest.seeds[at : at + TOGETHER] for at in range(0, len(contest.seeds), TOGETHER)]
     return [(op, seed) for seeds in parts for op in contest.operators for seed in seeds]
 
 
 @dataclass(frozen=True)
 class _Arena:
-    """Shared state of a contest's searches."""
+    """What the parallel searches of the comparison share: settings, backend and journal."""
 
     context: Context
     contest: Contest
@@ -83,7 +86,7 @@ class _Arena:
     backend: NativeBackend
     journal: StageJournal
     asking: threading.Lock = field(default_factory=threading.Lock)
-    """Lock held by searches with a learned policy except while they measure, since they share the loaded model.
+    """Lock that searches with a learned policy hold, except while they measure, because they share the loaded model.
 
     The models of stable-baselines3 keep the distribution of the last query as their state.
     """
@@ -93,11 +96,11 @@ class _Arena:
         return self.context.left - RESERVED * self.context.seconds
 
     def label(self, name: str, seed: int) -> str:
-        """Name of a search among the searches of its operator: the strategy, with the seed if there are several seeds."""
+        """Return a search's name among those of its operator: the strategy, with the seed if there are several seeds."""
         return f"{name}/{seed}" if len(self.contest.seeds) > 1 else name
 
     def search(self, op: Operator, name: str, seed: int) -> None:
-        """Search if there is time; write a row for each trial, then a row for the search."""
+        """Run one search if time is left; write a row for each trial, then a row for the search."""
         label = self.label(name, seed)
         if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
             return
@@ -133,7 +136,7 @@ class _Arena:
 
 
 class _TakingTurns(Session):
-    """The session of a search that holds a lock and releases it while it measures."""
+    """Session of a search that holds a lock except while it measures."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
         super().__init__(task, budget, on_trial=on_trial)
@@ -148,7 +151,7 @@ class _TakingTurns(Session):
 
 
 def _end(strategy: Strategy, session: Session) -> dict[str, object]:
-    """Fields about the end of a search; `cut` says that the stage's time ended it before its trials were used up."""
+    """Return fields about a finished search; `cut` says that time ran out before its trials were used up."""
     best, budget = session.best, session.budget
     short = budget.trials is not None and session.trials < budget.trials
     return {
@@ -159,7 +162,10 @@ def _end(strategy: Strategy, session: Session) -> dict[str, object]:
 
 
 def _together(op: Operator, arena: _Arena, final: NativeBackend) -> dict[str, object]:
-    """Time the winners of all searches on one operator, and torch, in interleaved rounds; several searches may share a kernel."""
+    """Time the winners of all searches on one operator, and torch, in interleaved rounds; return a row with the samples.
+
+    Several searches may have found the same kernel, which is timed once.
+    """
     contest, hw = arena.contest, arena.hardware
     labels: dict[str, str] = {}
     kernels: dict[str, Kernel] = {}

@@ -1,4 +1,4 @@
-"""Stage: kernels of every family compared with their float64 references, on the device."""
+"""Stage of a GPU run that verifies kernels against float64 references: several of each operator of `FAMILIES`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gensor_gym.measure.measurement import Status
 FILE = "correctness.jsonl"
 PER_OPERATOR = 14
 EACH = 4
-"""Kernels of an operator in a round over all operators; 8-bit operators have all their kernels in the first round."""
+"""Number of kernels of an operator in each round over the operators; 8-bit operators have all of theirs in the first."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
-"""Statuses of kernels with a right answer, also with an implausible time: times are meaningless in this stage."""
+"""Statuses of kernels whose answer is right. An implausible time counts as right: times are meaningless in this stage."""
 WORKERS = 3
 
 Part = tuple[str, slice]
-"""(operator, slice of the kernels drawn for it)."""
+"""(operator, which of its drawn kernels)."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """Verify as many kernels as the time allows, with a row for each; return the digest."""
+    """Verify as many kernels as the time allows, write a row for each, and return a summary of the rows (`digest`)."""
     hw, progress, wrong = hardware.get(context.hardware), Progress("kernels checked"), Counter[Status]()
     with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal, open_makers() as makers:
         jobs = {text: makers.submit(drawn, text, hw.name, context.seed, PER_OPERATOR) for text in FAMILIES}
@@ -54,7 +54,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def parts() -> Iterator[Part]:
-    """Yield some kernels of each operator, round after round."""
+    """Yield parts of the work: a few kernels of each operator, then the next few of each, and so on."""
     for begin in range(0, PER_OPERATOR, EACH):
         for text in FAMILIES:
             if text not in (*BYTES, *FLOAT8):
@@ -64,14 +64,14 @@ def parts() -> Iterator[Part]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows by status, and the failures."""
+    """Count the rows by status; return the counts, the first failures, and the features whose kernels were right."""
     rows = context.rows(FILE)
     answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}
     return {**checked(rows), "operators": len({row["operator"] for row in rows}), "features_right": sorted(answered)}
 
 
 def checked(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """Counts of kernels that were verified, by status, and the first failures."""
+    """Return the number of verified kernels, counts by status, and the first failures."""
     failed = [row for row in rows if row["status"] not in ANSWERED]
     return {
         "checked": len(rows), "right": len(rows) - len(failed), "statuses": dict(Counter(row["status"] for row in rows)),

@@ -1,4 +1,4 @@
-"""Stage: the environment on a GPU's kernel times, used as in the README: episodes, `optimize`, a stock agent that learns.
+"""Stage that uses the environment on a GPU as the README does: episodes, `optimize`, and a stock agent that learns.
 
 Rows of kind `episode` are random masked play in `Construct-v0`. Rows of kind `part` are the result of each part (in `user` a
 kernel is found, called, captured and exported). Rows of kind `learned` are the episodes of MaskablePPO in `Write-v0`, whose
@@ -43,16 +43,19 @@ FILE = "environment.jsonl"
 OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
 SPACE = "extended"
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
-"""Timing rules of rewards: thousands of short trials instead of a hundred long trials."""
+"""Timing rules for rewards: thousands of short trials instead of a hundred long ones."""
 COMPILE_SECONDS, TRIAL_SECONDS = 4.0, 5.0
-"""Time limits of a program in seconds. A slower program counts as failed, because episodes that end together wait for it."""
+"""Time limits in seconds: of compiling a program, and of each step of its trial.
+
+A slower program counts as failed, because episodes that end together wait for it.
+"""
 EPISODES, TRIALS, REPLAYS = 6, 6, 100
 ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
-"""Settings of MaskablePPO; a rollout has one episode of every environment."""
+"""Settings of MaskablePPO: environments, steps of a rollout (an episode of each environment), batch size, learning rate."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """Make a user's calls first, then train an agent in the remaining time; return the digest."""
+    """Play episodes, make a user's calls, then train an agent in the remaining time; return the results."""
     with closing(context.journal(FILE)) as journal:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
             if context.left > 0:
@@ -61,12 +64,12 @@ def run(context: Context) -> dict[str, object]:
 
 
 def _part(does: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
-    """Row of a part with its seconds. Parts are independent: after an error the next part runs."""
+    """Run one part and return its row with its seconds; after an error, the row has the error and the next part runs."""
     return {"kind": "part", **timed_or_error(does, *of, error="failed", seconds="seconds")}
 
 
 class KeptPool(LocalPool):
-    """Pool in which an error of the worker fails one program, not the training, and is recorded in the program's row."""
+    """Pool of workers in which an error of a worker fails one program, not the training, and is recorded in its row."""
 
     def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
         """Time like `LocalPool`; an error of the worker becomes the status CRASHED."""
@@ -75,10 +78,10 @@ class KeptPool(LocalPool):
 
 
 class KeptBackend(NativeBackend):
-    """Backend that writes a row for each short trial; it compiles on all cores except those of the worker and the agent."""
+    """Backend that writes a row for each program that it measures, and compiles on all cores but the worker's and the agent's."""
 
     def __init__(self, journal: StageJournal) -> None:
-        """Make a worker with short time limits, because a kernel that hangs costs the time of a hundred other kernels."""
+        """Start a worker with short time limits, because a kernel that hangs costs the time of a hundred other kernels."""
         limits = dict.fromkeys(("verify", "time", "check"), TRIAL_SECONDS)
         worker = WorkerProcess("cuda", restart_after=10**6, stage_seconds=limits)
         pool = CompilePool(compilers(), seconds=COMPILE_SECONDS)
@@ -89,7 +92,7 @@ class KeptBackend(NativeBackend):
     def together(
         self, asked: Sequence[tuple[Any, Any]], hw: Hardware, patience: float = math.inf
     ) -> Iterator[Measurement]:
-        """Measure like `NativeBackend`, write a row for each program, and add up the time."""
+        """Measure programs like `NativeBackend`, write a row for each, and add up the time that this takes."""
         begin = time.perf_counter()
         for (_, schedule), measurement in zip(asked, super().together(asked, hw, patience), strict=True):
             self.programs += 1
@@ -114,7 +117,7 @@ def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """Call `optimize`, then use its kernel in several ways; errors are largest differences from torch in float32."""
+    """Call `optimize` and use its kernel in several ways; return each way's largest difference from torch's float32 result."""
     import torch
 
     op = operators.parse(OPERATOR)
@@ -143,7 +146,7 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) -> dict[str, Any]:
-    """Error and seconds of a bound launch, captured many times in a CUDA graph."""
+    """Capture many launches of a kernel in a CUDA graph and replay it; return the error and the seconds of a launch."""
     import cupy
 
     cupy.cuda.Device().synchronize()
@@ -182,7 +185,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
     backend = KeptBackend(journal)
 
     class Kept(BaseCallback):
-        """Callback that writes rows and ends the training when another round of episodes would not end in time."""
+        """Callback that writes a row for each episode, and ends the training if the time is too short for another round."""
 
         count, round_s, ended = 0, 0.0, begin
 
@@ -212,7 +215,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Results of random play, of a user's calls and of the agent, with the agent's returns and times by quarter of its run."""
+    """Return the results of all parts from the rows; those of the agent are by quarter of its training."""
     rows = context.rows(FILE)
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)

@@ -1,4 +1,4 @@
-"""Schedules that together use everything that the CUDA generator can write, on operators of awkward extents."""
+"""Schedules that together use every feature of the CUDA generator, for operators whose extents divide badly."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WARP_GROUPS = (
     "conv2d(n=3, c=200, h=9, w=14, k=130, r=3, s=3, padding=1, dtype='int8')+bias",
     "conv2d(n=2, c=200, h=14, w=15, k=72, r=1, s=1, stride=2, dtype='float8_e4m3fn')",
 )  # fmt: skip
-"""Operators with long reductions and rows that TMA can copy: for programs with wgmma, clusters and split_k.
+"""Operators with long reductions and rows that TMA can copy: for schedules with wgmma, clusters and split_k.
 
 The last eight have few rows, rows in groups, several images, pixels skipped by a stride, folded windows, or convolutions of other
 types.
@@ -98,33 +98,36 @@ FAMILIES = (
     "gemm(m=136, n=200, k=5, dtype='float16')+bias", "conv2d(n=1, c=3, h=30, w=29, k=20, r=3, s=3, padding=1, dtype='bfloat16')",
     "gemv(m=256, k=509, dtype='bfloat16')", "max_pool2d(n=1, c=12, h=26, w=26, r=3, s=2, stride=1, padding=1, dtype='float16')",
 )  # fmt: skip
-"""Operators, in the order in which they are checked."""
+"""Operators whose kernels are verified, in the order in which this happens."""
 
 NEVER_RUN = (*((text, 14) for text in FLOAT8), *((text, 12) for text in reversed(WARP_GROUPS)), *((text, 4) for text in BYTES))
-"""(operator, number of kernels). Families that no device had run on 2026-11-26 come first.
+"""(operator, number of kernels) for families that no device had run on 2026-11-26, which come first.
 
 These are 8-bit floats, then wgmma of few rows, rows in groups, several images, strides, folded windows, tf32 and int8; byte reads
 come last.
 """
 
 WGMMA = 2
-"""Value of the knob `tensor_core` for wgmma."""
+"""Value of the knob `tensor_core` that selects wgmma instructions."""
 _KNOBS = ("cluster", "split_k", "persistent")
 _TOGETHER = [(cluster, *values) for cluster in (1, 2) for values in ((2, 0), (4, 1), (8, 0), (1, 2))]
-"""Values of `_KNOBS` with which programs by wgmma are drawn: split reductions, and equal shares of all steps."""
+"""Values of the knobs `_KNOBS` that are tried on wgmma schedules: split reductions, and equal shares of all steps."""
 _DRAWS = 16
 _SHORT = (12, 48)
-"""Range of the number of steps of a walk that starts from a program of another kind."""
+"""Range of the number of steps of a random walk that starts from a schedule of another kind."""
 _OPT_IN = 48 * 1024
 
 
 def drawn(text: str, machine: str, seed: int, count: int) -> Programs:
-    """`covering` as a list, for an operator's text and a machine's name."""
+    """Return the schedules and kernels of `covering` as a list, for an operator's text and a machine's name."""
     return list(covering(parse(text), hardware.get(machine), seed, count))
 
 
 def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]:
-    """Yield (operator, schedule, kernel), most useful first: the first kernel of every operator, then the second, and so on."""
+    """Yield (operator, schedule, kernel) for kinds of kernels that no device has run, the most useful first.
+
+    These are the first kernel of every operator, then the second of every operator, and so on.
+    """
     made = [[(text, *pair) for pair in drawn(text, machine, seed, count)] for text, count in NEVER_RUN]
     for place in range(max(map(len, made))):
         for text, schedule, kernel in (programs[place] for programs in made if place < len(programs)):
@@ -133,7 +136,7 @@ def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]
 
 
 def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tuple[Schedule, Kernel | Measurement]]:
-    """Yield up to `count` legal schedules with their kernels, each time the schedule with the most new features."""
+    """Yield up to `count` legal schedules of an operator with their kernels; each adds the most features not seen before."""
     rng = np.random.default_rng(seed)
     graph = ConstructionGraph(op, hw, "extended")
     pool: list[tuple[Schedule, Kernel | Measurement, set[str]]] = []
@@ -149,7 +152,7 @@ def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tupl
 
 
 def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
-    """Features that a schedule exercises: values of knobs, and properties of its kernel's launch."""
+    """Return the features that a schedule uses: values of knobs, and properties of its kernel's launch."""
     found = {f"{knob.name}={schedule.knob(knob.name)}" for knob in KNOBS if knob.kind != "cpu"}
     core = schedule.knob("tensor_core")
     of_core = ("stages", "shared_layout", "split_k", "cluster", "raster", "persistent")
@@ -171,8 +174,8 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
     """Yield random legal schedules and, for every value of every knob, a schedule with that value if one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random walks rarely
-    reach tensor cores, and long walks leave them.
+    Random schedules are the ends of random walks. Half of the walks begin at the smallest programs of other kinds
+    (`gensor_gym.graph.starts`) and are short: random walks rarely reach tensor cores, and long walks leave them.
     """
     kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]
     drawn = [graph.random_schedule(rng) for _ in range(_DRAWS if not kinds else _DRAWS // 2)]
@@ -193,7 +196,7 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.random.Generator) -> Iterator[Schedule]:
-    """Yield, for each entry of `_TOGETHER`, a drawn wgmma program with these values if it is legal with them."""
+    """Yield, for each entry of `_TOGETHER`, a drawn wgmma schedule with the entry's values of the knobs, if one is legal."""
     groups = [schedule for schedule in drawn if schedule.knob("tensor_core") == WGMMA]
     for values in _TOGETHER:
         tries = (_with_knobs(groups[at], _KNOBS, values) for at in rng.permutation(len(groups)))
@@ -209,9 +212,10 @@ def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, .
 
 
 def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
-    """Rows with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or with more threads.
+    """Yield rows (schedules as arrays) in which one knob has the given value.
 
-    Threads share reductions only if a step has a point for each thread, and lane patches need thread counts divisible by a patch.
+    With `grow`, they also have larger steps along the innermost reduce axis, or more threads. Threads can share a reduction only
+    if a step has a loop iteration for each, and a warp arranged as a patch of lanes needs a thread count divisible by the patch.
     """
     row = schedule.row.copy()
     row[KNOB + knob] = value
@@ -229,7 +233,10 @@ def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, g
 
 
 def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows with more threads along the two innermost spatial axes, divisible by patches of 4x8, 8x4 and 2x16 lanes."""
+    """Yield rows with more threads along the two innermost spatial axes.
+
+    Patches of 4x8, 8x4 and 2x16 lanes divide them.
+    """
     inner = SPATIAL_SLOTS - 1
     for columns in (16, 32):
         for rows in (2, 4, 8):

@@ -1,4 +1,4 @@
-"""Stage: verify precompiled kernels of families that no device has run. Times are meaningless here."""
+"""Stage that verifies precompiled kernels of kinds that no device has run; their times are meaningless here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = 2
 
 
 def run(context: Context) -> dict[str, object]:
-    """Verify as many kernels as the time allows, in the archive's order, with a row for each; return the digest."""
+    """Verify as many kernels as the time allows in the archive's order, write a row for each, and return the counts."""
     archive, hw = open_archive(), hardware.get(context.hardware)
     rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive.rows]
     progress = Progress("kernels checked")
@@ -36,5 +36,5 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows by status, and the failures."""
+    """Count the rows by status; return the counts and the first failures."""
     return checked(context.rows(FILE))

@@ -1,8 +1,8 @@
-"""Stage: for fused memory-bound operators, the fastest of the model's first choices is compared with torch and a copy.
+"""Stage that compares fused memory-bound operators with torch and with a copy of as many bytes.
 
-Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's
-kernels are timed. The operators of FIRST come first. Four operators read and write 256 MiB or more; a copy of as many bytes
-bounds their time. First results: `results/h200/2026-11-27.md`.
+Of the model's first choices, the fastest is compared. Several workers take an operator each: the host draws inputs and computes
+references for seconds, while another operator's kernels are timed. The operators of `FIRST` come first. Four operators read and
+write 256 MiB or more; a copy of as many bytes bounds their time. First results: `results/h200/2026-11-27.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gensor_gym.measure.native import make_kernel
 
 FILE = "fused.jsonl"
 CANDIDATES = 12
-"""Number of an operator's timed programs, which are the programs that the model predicts to be fastest."""
+"""Number of programs that are timed of an operator: those that the model predicts to be fastest."""
 ROUNDS = 15
 WORKERS = 3
 LARGE = {
@@ -40,19 +40,22 @@ FIRST = (
     "large/softmax", "bert/layernorm_32", "swiglu", "large/rmsnorm", "rope", "bert/softmax", "nrm/4096", "large/layernorm",
     "vit/softmax", "bert/gelu", "rmsnorm", "kv_concat", "transpose_relu", "large/relu_add",
 )  # fmt: skip
-"""Operators that come first, so that a short run has them; large ones, whose references take time, alternate with small ones."""
+"""Names of the operators that are timed first, so that a short run has them.
+
+Large ones, whose references take time, alternate with small ones.
+"""
 _TORCH = threading.Lock()
-"""Lock: only one operator at a time is compared with torch, in this process."""
+"""Lock that lets only one operator at a time be compared with torch, which happens in this process."""
 
 
 def operators() -> dict[str, str]:
-    """Name -> operator text, in the order of the stage."""
+    """Return the text of each operator by name, in the order of the stage."""
     known = {**stand_in(), **LARGE}
     return {name: known[name] for name in (*FIRST, *(name for name in known if name not in FIRST))}
 
 
 def run(context: Context) -> dict[str, object]:
-    """Time each operator, with a row for each; return the digest."""
+    """Find and compare a kernel of each operator, write a row for each, and return the results."""
     hw = hardware.get(context.hardware)
     with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal:
 
@@ -64,7 +67,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
-    """The `count` programs that the model predicts to be fastest."""
+    """Return the `count` schedules of the space that the model predicts to be fastest."""
     rows = np.concatenate(list(graph.enumerate()))
     first = np.argsort(graph.latencies(rows), kind="stable")[:count]
     return [GirSchedule(row) for row in rows[first]]
@@ -95,14 +98,18 @@ def _row(op: Dataflow, hw: Hardware, bench: Bench, compilers: Compilers, context
 
 
 def _trial(graph: GirGraph, schedule: GirSchedule, measured: Measurement) -> dict[str, object]:
-    """A trial as a row with the model's seconds; a failure has None, because JSON has no infinity."""
+    """Return a trial as a row with measured and predicted seconds; a failure has None, because JSON has no infinity."""
     seconds = measured.seconds if measured.status is Status.OK else None
     words = {"schedule": str(schedule), "status": measured.status.value, "error": measured.error[-300:]}
     return {**words, "seconds": seconds, "model_s": graph.latency(schedule)}
 
 
 def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
-    """Samples, medians with intervals, speed-up over the faster of eager and compiled torch, share of the copy's bandwidth."""
+    """Summarise the samples of one operator as fields of a row, which also include the samples.
+
+    The other fields are medians with intervals, the speed-up over the faster of eager and compiled torch, and the share of the
+    copy's bandwidth.
+    """
     medians = {name: float(np.median(values)) for name, values in samples.items()}
     torch = [medians[name] for name in (EAGER, COMPILED) if name in medians]
     found: dict[str, object] = {"samples": dict(samples), "cache": "warm"}
@@ -112,7 +119,7 @@ def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Ratios by operator, their geometric mean, and errors."""
+    """Return the speed-ups by operator, their geometric mean, and the errors."""
     rows = {row["key"]: row for row in context.rows(FILE)}
     over = {key: row["over_torch"] for key, row in rows.items() if "over_torch" in row}
     copies = {key: row["of_copy"] for key, row in rows.items() if key in LARGE and "of_copy" in row}

@@ -1,7 +1,4 @@
-"""Stage: for operators timed on earlier days, the fastest programs of those days, the model's first choices of today, and torch.
-
-The results show how today's generated text and model compare with earlier days. All programs are in the archive.
-"""
+"""Stage that times the programs of operators timed on earlier days: their fastest, the first candidates now, torch."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ FILES = ("known_trials.jsonl", "known_together.jsonl")
 
 
 def run(context: Context) -> dict[str, object]:
-    """Time the kernels of the archive's group `known`; return the digest."""
+    """Time the kernels of the archive's group `known`; return their numbers by status and the number of operators compared."""
     study.run_group(context, "known", FILES, first=99)
     return digest(context)
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Counts of the rows, as in the digest of the study."""
+    """Return the numbers of kernels timed, by status, and of operators compared."""
     return study.digest(context, FILES)

@@ -1,4 +1,6 @@
-"""Stage: whole networks as one CUDA graph, compared with eager and compiled torch. The model chose the kernels beforehand.
+"""Stage that compares whole networks, each as one CUDA graph, with eager and compiled torch.
+
+The model chose the kernels beforehand.
 
 A network's row has two errors against torch in float64 on the device: ours, and torch's error in the same data type. It also has
 interleaved samples of ours, of torch in float32, and of torch as users call it, whose convolutions may use tf32. For bfloat16,
@@ -28,17 +30,20 @@ FILE = "networks.jsonl"
 ROUNDS = 15
 OURS, FLOAT32, DEFAULT, COMPILED = "gensor_gym", "torch, float32", "torch", "torch.compile"
 LEAST, COMPILED_LEAST = 15.0, 40.0
-"""Least remaining seconds to begin a network, and to begin it with torch.compile."""
+"""Least seconds that must remain to begin a network, and to begin it with torch.compile."""
 WARM = 0.15
-"""Seconds for which each contestant runs before the rounds: the GPU idles while networks are exported."""
+"""Seconds for which each contestant runs before the rounds, because the GPU idles while networks are exported."""
 FAR = {"float32": 1e-3, "bfloat16": 0.1}
-"""Error above which a network counts as wrong, by data type, relative to the output's largest magnitude after 50 layers."""
+"""Error above which a network counts as wrong, by data type, relative to the largest magnitude of the output.
+
+It is large because errors grow over 50 layers.
+"""
 Inputs = tuple[torch.Tensor, ...]
 Opened = tuple[Any, Inputs, GpuNetwork]
 
 
 def run(context: Context) -> dict[str, object]:
-    """Time each network, then each again with torch.compile; return the digest.
+    """Time each network, then each again with torch.compile; return the results.
 
     After an error the device is tested: if it is lost, this process ends, and the next process resumes.
     """
@@ -54,12 +59,15 @@ def run(context: Context) -> dict[str, object]:
 
 
 def tried(does: Callable[..., dict[str, Any]], archive: dict[str, Any], name: str, *more: Any) -> dict[str, Any]:
-    """Row of a network with its seconds; an error is recorded, and the next network runs."""
+    """Run `does` for a network and return its row with the seconds that it took.
+
+    An error is recorded in the row, so that the next network runs.
+    """
     return {"network": name, **timed_or_error(does, archive, name, *more, error="error", seconds="took_s")}
 
 
 def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opened:
-    """(module on the device, inputs on the device, our function) of a network, made once and then kept in `held`."""
+    """Return a network as (module on the device, inputs on the device, our function), made once and then kept in `held`."""
     if name not in held:
         module, inputs, plan, kernels = networks.opened(archive, name)
         compile_together(kernels)
@@ -68,7 +76,7 @@ def opened(archive: dict[str, Any], name: str, held: dict[str, Opened]) -> Opene
 
 
 def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Errors and interleaved samples of a network, for our kernels and for eager torch."""
+    """Compare a network in our kernels with eager torch; return its errors and the samples of interleaved rounds."""
     module, given, function = opened(archive, name, held)
     ours = function(*given)
     torch.backends.cudnn.benchmark = False
@@ -87,7 +95,7 @@ def timed(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int
 
 
 def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
-    """Interleaved samples of a network, for our kernels and for torch.compile as users call it."""
+    """Time a network in our kernels and in torch.compile as users call it; return the samples of interleaved rounds."""
     module, given, function = opened(archive, name, held)
     function(*given)
     faster = torch.compile(module, dynamic=False)
@@ -95,16 +103,16 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 
 
 def compile_together(kernels: list[Kernel]) -> None:
-    """On many cores, compile the distinct kernels that NVRTC's cache lacks, also kernels that a search would prune."""
+    """Compile the distinct kernels that NVRTC's cache lacks, on many cores, including kernels that a search would prune."""
     with closing(Compilers()) as compilers:
         for waiting in [compilers.submit(kernel) for kernel in {kernel.digest: kernel for kernel in kernels}.values()]:
             waiting.result()  # a kernel that spills, or is refused, fails here without an error, and again when it is loaded
 
 
 def distance(found: Any, reference: Any) -> float:
-    """Largest error of a network's outputs (an array or a tuple) over the output's largest magnitude; NaN if an error is NaN.
+    """Return the largest error of a network's outputs, relative to the largest magnitude of the output; NaN if one is NaN.
 
-    ValueError for an output of another shape.
+    The outputs are an array or a tuple. Raise ValueError for an output of another shape.
     """
     several = [tuple(one) if isinstance(one, tuple | list) else (one,) for one in (found, reference)]
     pairs = [(torch.as_tensor(one).double(), wanted) for one, wanted in zip(*several, strict=True)]
@@ -114,7 +122,7 @@ def distance(found: Any, reference: Any) -> float:
 
 
 def replayed(function: GpuNetwork) -> Timer:
-    """Timer of calls of a network in one graph, with the inputs of its last call."""
+    """Return a timer that captures calls of a network in one CUDA graph and replays it, with the inputs of its last call."""
     import cupy
 
     held, graphs = function.loaded(), dict[int, Any]()
@@ -133,7 +141,7 @@ def replayed(function: GpuNetwork) -> Timer:
 
 
 def _in(module: Any, given: Inputs, tf32: bool) -> Callable[[], Any]:
-    """A call of the module; `tf32` says whether convolutions may use tf32. Matrix products may not, which is torch's default."""
+    """Return a call of the module; `tf32` says whether its convolutions may use tf32. Matrix products may not, as by default."""
 
     def call() -> Any:
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = tf32, True
@@ -163,7 +171,7 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Torch's time relative to ours and the largest errors, by network; wrong networks have no time."""
+    """Return torch's time over ours by network, the largest errors, and the wrong networks, whose times do not count."""
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
     wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR[networks.dtype_of(name)])

@@ -1,9 +1,9 @@
-"""Stage: the fastest of the model's candidates compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
+"""Stage that compares the model's candidates with torch (cuBLAS, cuDNN) and torch.compile (Triton), operator by operator.
 
 The candidates of each operator are tried within the operator's share of the time. The fastest is then timed again together with
 the library, in interleaved rounds and by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of
-that type. Each of several workers has its own operator, so that candidates are made and compiled while another operator is
-timed. torch.compile comes last, if there is time left, because it takes seconds to compile.
+that type. Each of several workers has its own operator, so that candidates are made and compiled while another operator is timed.
+torch.compile comes last, if there is time left, because it takes seconds to compile.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from gensor_gym.operators.types import Operator
 # times show how well the model ranks.
 
 FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
-"""File of schedules in the model's order, by machine and operator."""
+"""File with the first choices of the model's ranking, as schedules by machine and operator."""
 COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
-"""Number of candidates from each ranking: three of four are from the extended space."""
+"""Strategy -> number of candidates from its ranking: three of four are from space `extended`."""
 FIRST = 3
-"""Number of a ranking's first programs that come before the best of every kind."""
+"""Number of a ranking's first programs that are tried before the best program of every kind."""
 _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
-"""Row indices of the knobs that define kinds of programs. The model errs most between kinds."""
+"""Row indices of the knobs that distinguish kinds of programs. The model errs most between kinds."""
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Distinct schedules: the recorded first choices, then the schedules that the model ranks first.
+    """Return the distinct schedules to try, best first: the recorded first choices, then those that the model ranks first.
 
-    The first candidates come from both spaces, because the time may run out.
+    The rankings of the spaces `extended` and `gensor` are merged, because the time may run out.
     """
     ranked = []
     for strategy, count in COUNTS.items():
@@ -78,20 +78,20 @@ def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
 
 
 def made(op: Operator, machine: str, seed: int) -> Programs:
-    """The candidates with their kernels."""
+    """Return the candidates for an operator, each with its kernel."""
     hw = hardware.get(machine)
     return [(schedule, make_kernel(op, schedule, hw)) for schedule in candidates(op, hw, seed)]
 
 
 def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
-    """The first `count` programs of the model's ranking in space `extended`, as `MarkovExtended` constructs and orders them."""
+    """Return the first `count` schedules of the model's ranking in space `extended`, as strategy `markov_ext` orders them."""
     traverser = MarkovExtended()
     built = traverser.construct(ConstructionGraph(op, hw, traverser.space), np.random.default_rng(0))
     return list(diverse(built.schedules, traverser.per_register_tile))[:count]
 
 
 def first_choices(op: Operator, hw: Hardware, file: Path = FIRST_CHOICES) -> list[Schedule]:
-    """The file's schedules of an operator that are still legal, in order; ValueError for an invalid file."""
+    """Return the recorded schedules of an operator that are still legal, in order; ValueError for an invalid file."""
     if not file.exists():
         return []
     texts = parse_object(read_text(file)).get(hw.name, {}).get(str(op), [])
@@ -103,16 +103,16 @@ FILE = "operators.jsonl"
 ROUNDS = 21
 COMPILED_ROUNDS = 15
 COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
-"""Operators for which torch.compile generates a kernel; convolutions go to cuDNN with and without it."""
+"""Operators for which torch.compile generates a kernel; convolutions use cuDNN with and without it."""
 RESERVED = 0.08
-"""Share of the stage's time kept for comparing the last programs."""
+"""Share of the stage's time that is kept for comparing the last operators' programs."""
 GENEROUS = 3.0
-"""Most time that an operator gets, in equal shares of the remaining time; most operators take far less."""
+"""Largest time of an operator as a multiple of its equal share of the remaining time; most take far less."""
 WORKERS = 3
 
 
 def run(context: Context) -> dict[str, object]:
-    """Write a row for each operator, then a row for each operator with torch.compile; return the digest."""
+    """Compare every operator with torch, then with torch.compile; write a row for each and return the results."""
     hw, table, alone = hardware.get(context.hardware), read_operators(), threading.Lock()
     (final,) = device_backends(FINAL)
     with closing(Compilers()) as compilers, closing(context.journal(FILE)) as journal, open_makers() as makers:
@@ -179,7 +179,10 @@ def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBacke
 
 
 def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
-    """Raw samples, medians with intervals, rates, and speed-ups over each library (above 1: ours is faster)."""
+    """Summarise the samples of one operator as fields of a row, which also include the samples.
+
+    The other fields are medians with intervals, TFLOP/s, and speed-ups over each library with intervals; above 1, ours is faster.
+    """
     ours = samples["gensor_gym"]
     return {
         "samples": samples,
@@ -197,12 +200,12 @@ def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
 
 
 def _finite(measurement: Measurement) -> float | None:
-    """Seconds of a measurement, or None if it failed, because JSON has no infinity."""
+    """Return the seconds of a measurement; None if it failed, because JSON has no infinity."""
     return measurement.seconds if measurement.status is Status.OK else None
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Speed-ups by operator and their geometric means."""
+    """Return the speed-ups by operator, their geometric means, and the errors."""
     rows = {row["key"]: row for row in context.rows(FILE)}
     speedups = {
         key: {name: ratio["median"] for name, ratio in row["speedup_over"].items()}
@@ -236,11 +239,15 @@ RESAMPLES = 2000
 
 Row = Mapping[str, Any]
 Samples = Mapping[str, list[float]]
-"""Label of a search, or torch -> seconds of every round."""
+"""Label of a search, or `torch` -> seconds of every round."""
 
 
 def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
-    """Medians by operator and search, geometric means over torch, `over_first`, and reasons for missing rows."""
+    """Return the results of a comparison of searches from its rows.
+
+    They include median times by operator and search, geometric mean speed-ups over torch by strategy, the ratios of `over_first`,
+    and why strategies did not run.
+    """
     timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
     together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
     searches = [row for row in rows if row["kind"] == "search"]
@@ -263,12 +270,13 @@ def standings(rows: Sequence[Row], strategies: Sequence[str]) -> dict[str, objec
 
 
 def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strategies: Sequence[str]) -> dict[str, object]:
-    """Geometric mean over operators of each strategy's time over the first strategy's; empty for fewer than two operators.
+    """Compare each strategy's times with the first strategy's by geometric means over operators.
 
-    {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
-    with the seeds for which every strategy with any result has a winner and no search was cut. Its score is the mean over these
-    seeds of log seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: they do not
-    cover another training seed of a policy. p values are of a sign-flip test, with Holm's correction.
+    The result is {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}, or
+    empty for fewer than two operators. An operator counts with the seeds for which every strategy with any result has a winner
+    and no search ran out of time. Its score is the mean over these seeds of log seconds, relative to the mean of the round.
+    Intervals are 95 percent of a bootstrap over operators: they do not cover another training seed of a policy. p values are of a
+    sign-flip test, with Holm's correction.
     """
     usable = {(row["operator"], row["label"]): row for row in searches if row.get("schedule") and not row.get("cut")}
     names = [name for name in strategies if any(row["strategy"] == name for row in usable.values())]
@@ -291,7 +299,7 @@ def over_first(together: Mapping[str, Samples], searches: Sequence[Row], strateg
 
 
 def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Row], names: Sequence[str]) -> list[dict[str, float]]:
-    """For every seed with a winner of each strategy: strategy -> its relative log seconds."""
+    """Return, for every seed with a winner of each strategy on an operator, the strategies' relative log seconds."""
     found: dict[int, dict[str, float]] = {}
     for label, log in _relative(samples).items():
         if (row := usable.get((op, label))) is not None:
@@ -300,21 +308,21 @@ def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Row], nam
 
 
 def _relative(samples: Samples) -> dict[str, float]:
-    """Label -> median over rounds of the winner's log seconds minus the mean log seconds of all winners in the round."""
+    """Return, by search, the median over rounds of its log seconds minus the mean log seconds of all searches in the round."""
     labels = [label for label in samples if label != TORCH]
     logs = np.log(np.array([samples[label] for label in labels]))
     return dict(zip(labels, np.median(logs - logs.mean(axis=0), axis=1).tolist(), strict=True))
 
 
 def conclusions(over_first: Mapping[str, Any]) -> list[str]:
-    """A sentence for every strategy compared with the first, from `over_first`; or one sentence if it is empty."""
+    """Put the result of `over_first` into words: a sentence for every strategy compared with the first, or one if it is empty."""
     if not over_first:
         return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
     return [_conclusion(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
 
 
 def _conclusion(name: str, line: Mapping[str, float], reference: str) -> str:
-    """A sentence about one strategy. The interval decides, and a difference counts only if the sign-flip test agrees."""
+    """Return the sentence about one strategy. The interval decides, and a difference counts only if the sign-flip test agrees."""
     interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
     said = f"`{name}` takes {interval} of `{reference}`'s time"
     if line["low"] <= 1.0 <= line["high"]:

@@ -1,7 +1,7 @@
-"""Stage: the precompiled programs of a study are verified and timed, then an operator's winners are timed together with torch.
+"""Stage that verifies and times the precompiled programs of a study, then times each operator's winners together with torch.
 
-The order is operator by operator as in the archive, so an early end leaves whole operators; further proposals of some arms come
-after all operators. results/gpu_study/README.md states the questions.
+The order is operator by operator as in the archive, so an early end leaves whole operators; further proposals of some arms (a
+strategy with a seed) come after all operators. results/gpu_study/README.md states the questions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gensor_gym import hardware
 
 TRIALS, TOGETHER = "trials.jsonl", "together.jsonl"
 WORKERS = 3
-"""Number of workers: one has the GPU while the others draw inputs and load kernels."""
+"""Number of workers: one uses the GPU while the others draw inputs and load kernels."""
 FIRST = 4
-"""Number of each arm's first programs among which its winner is chosen."""
+"""Number of an arm's first programs from which its winner is chosen."""
 ROUNDS = 9
 
 Row = Mapping[str, Any]
@@ -35,7 +35,11 @@ def run(context: Context) -> dict[str, object]:
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
-    """Time each kernel of a group, then, by operator, the fastest of each arm's `first` programs together; write all rows."""
+    """Time each kernel of a group of the archive, then the winners of each operator together; write all rows.
+
+    The winner of an arm is the fastest of its `first` programs. `files` names the files of the trials and of the rounds
+    in which winners are timed together.
+    """
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")
@@ -50,7 +54,10 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
 
 
 def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
-    """Each operator's first proposals of every arm by rank, in the order of operators, then each operator's further proposals."""
+    """Return the proposals in the order of timing, in lists that each belong to one operator.
+
+    First come every operator's proposals of rank at most `first`, sorted by rank, then every operator's further proposals.
+    """
     early, late = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
     for row in proposals:
         (early if row["rank"] <= first else late)[row["operator"]].append(row)
@@ -60,7 +67,7 @@ def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
 def _time(
     bench: Bench, proposals: Sequence[Row], archive: Archive, context: Context, journal: StageJournal, progress: Progress
 ) -> None:
-    """Time the kernels of an operator by rank over all arms, as long as there is time."""
+    """Time the kernels of one operator, lowest rank first over all arms, until the time is up."""
     for row in proposals:
         key = _key(row)
         if context.left <= 0:
@@ -75,7 +82,10 @@ def _time(
 
 
 def _together(bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, first: int) -> dict[str, object]:
-    """Time the fastest of each arm's first programs, and torch, in interleaved rounds; several arms may share a kernel."""
+    """Time the fastest of each arm's first programs, and torch, in interleaved rounds; return a row with the samples.
+
+    Several arms may have proposed the same kernel.
+    """
     about = {"operator": proposals[0]["operator"]}
     timed = {(row["operator"], row["digest"]): trials.done.get(_key(row), {}) for row in proposals}
     if not (found := sorted(winners(proposals, timed, first))):
@@ -85,12 +95,12 @@ def _together(bench: Bench, proposals: Sequence[Row], archive: Archive, trials: 
 
 
 def _key(row: Row) -> str:
-    """Key of a trial; a program of several arms has one trial."""
+    """Return the key of a proposal's trial; a kernel that several arms proposed has one trial."""
     return f"{row['operator']} {row['digest']}"
 
 
 def digest(context: Context, files: tuple[str, str] = (TRIALS, TOGETHER)) -> dict[str, object]:
-    """Numbers of kernels timed, by status, and of operators compared."""
+    """Return the number of timed kernels, their counts by status, and the number of operators compared."""
     trials, together = (context.rows(file) for file in files)
     statuses = Counter(row["status"] for row in trials)
     return {

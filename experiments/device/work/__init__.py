@@ -1,1 +1,1 @@
-"""Work that keeps a device busy: compilers, workers that take an operator each, trials, progress lines."""
+"""Work that keeps a device busy: parallel compilers, workers that take an operator each, trials, and lines about progress."""

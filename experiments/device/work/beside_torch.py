@@ -17,13 +17,14 @@ SAMPLE_SECONDS = 2e-3
 OURS, EAGER, COMPILED, COPY = "gensor_gym", "torch", "torch.compile", "copy"
 
 Timer = Callable[[int], float]
-"""Function from a number of calls to their seconds."""
+"""Function from a number of calls to the seconds that they take together."""
 
 
 def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds per call of each contestant in every round; ValueError if the kernel does not compile.
+    """Time a fused operator's kernel, torch's functions and a copy; return the seconds per call of each in every round.
 
-    A worker has verified the kernel, so only inputs are drawn here and no references. Rounds run under the device's timing lock.
+    A worker has verified the kernel, so inputs are drawn here but no references. Rounds run under the device's timing lock. Raise
+    ValueError if the kernel does not compile.
     """
     from gensor_gym.measure.answers.draw import Draw, drawn_inputs
     from gensor_gym.measure.devices.cuda import CudaDevice
@@ -47,7 +48,10 @@ def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float
 
 
 def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds per call of each timer in every round; samples take about `SAMPLE_SECONDS`, in random order."""
+    """Time calls in rounds, each round in random order; return the seconds per call of each timer in every round.
+
+    A sample makes as many calls as take about `SAMPLE_SECONDS`.
+    """
     calls = {name: max(1, int(SAMPLE_SECONDS / max(timer(8) / 8, 1e-9))) for name, timer in timers.items()}
     order, names = np.random.default_rng(seed), list(timers)
     found: dict[str, list[float]] = {name: [] for name in timers}
@@ -59,7 +63,7 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
 
 
 def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
-    """Makers of timers: torch's own function if a factory has one, the same function compiled, and the copy.
+    """Return, by name, functions that make timers: of the copy and, if torch's function is known, of this, eager and compiled.
 
     Compiling takes seconds and happens before this process has the device to itself.
     """

@@ -1,4 +1,4 @@
-"""Python work of a stage in separate processes: constructions, drawing of schedules, and kernel text.
+"""Processes that do a stage's work in Python: constructions, drawing of schedules, and generating kernels.
 
 Every core constructs for another operator at the same time; in a single process this took most of a stage's time.
 """
@@ -21,11 +21,11 @@ from gensor_gym.measure.measurement import Measurement
 # Compilations of our own code by Numba: none should happen while a device waits.
 
 COMPILING = "numba:compile"
-"""Numba's event for the compilation of a function that is in no cache."""
+"""Numba's event that a function is compiled because no cache has it."""
 
 
 class Compilations(event.Listener):
-    """Lists the functions compiled in this process, and prints each if `loud`."""
+    """Numba listener that lists the functions compiled in this process, and prints each if `loud`."""
 
     def __init__(self, loud: bool = True) -> None:
         self.functions: list[str] = []
@@ -43,21 +43,24 @@ class Compilations(event.Listener):
 
 
 def watch(loud: bool = True) -> Compilations:
-    """Record compilations from now on and return the record."""
+    """Record the functions that Numba compiles from now on; return the record, which grows."""
     found = Compilations(loud)
     event.register(COMPILING, found)
     return found
 
 
 Programs = list[tuple[Schedule, Kernel | Measurement]]
-"""Schedules, each with its kernel or with the measurement that says why the kernel is missing."""
+"""Schedules, each with its kernel or with the measurement that says why there is none."""
 _MOST = 12
 _NICE = 5
 
 
 @contextmanager
 def open_makers() -> Iterator[Executor]:
-    """Start processes that leave some cores to compilers and to the timing worker; unfinished work is dropped at the end."""
+    """Start processes for work in Python, which leave some cores to the compilers and to the worker that times.
+
+    Unfinished work is dropped at the end of the `with` block.
+    """
     count = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 2))
     makers = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
     try:
@@ -67,7 +70,7 @@ def open_makers() -> Iterator[Executor]:
 
 
 def _settle() -> None:
-    """Set up a process: one thread, lower priority, and reports of Numba's compilations."""
+    """Set up a new process: one thread, lower priority, and a printed line for each function that Numba compiles."""
     os.environ["GENSOR_GYM_THREADS"] = "1"
     os.nice(_NICE)
     watch()

@@ -1,4 +1,4 @@
-"""Precompiled kernels, verified and timed on the device by several workers; only one at a time uses the GPU.
+"""Workers that verify and time precompiled kernels on the device; only one at a time uses the GPU.
 
 Meanwhile the other workers draw inputs and references of their next operator (`measure.workers.trial.Device.exclusive`).
 """
@@ -33,17 +33,17 @@ from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
 # Rules of trials on the device, their results as rows, and errors that do not end a stage.
 
 Samples = dict[str, list[float]]
-"""Contestant -> seconds of every round."""
+"""Name of a timed contestant -> seconds of every round."""
 
 SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
-"""Rules for trials of searches and tables: half of the usual sampling time, so that more trials fit."""
+"""Timing rules for trials of searches and tables: half of the usual sampling time, so that more trials fit."""
 CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
-"""Rules for trials that verify the answer and not the time."""
+"""Timing rules for trials that verify the answer; their time is meaningless."""
 FINAL = TimingRules(warmup=GPU_WARMUP)
 
 
 def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[str, str]]:
-    """(samples, errors) of `timed(True)`, which times torch too, or of `timed(False)` if that fails.
+    """Call `timed(True)`, which times torch too, or, if that fails, `timed(False)`; return (samples, errors).
 
     Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
     """
@@ -57,7 +57,10 @@ def or_without_torch(timed: Callable[[bool], Samples]) -> tuple[Samples, dict[st
 
 
 def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, seconds: str) -> dict[str, Any]:
-    """Result of `does(*of)`, or its exception in the entry named by `error`, and its duration in the entry named by `seconds`."""
+    """Return the result of `does(*of)` with the seconds that it took, under the key `seconds`.
+
+    If it raises, the result is the exception's text, under the key `error`, and its trace.
+    """
     begin = time.perf_counter()
     try:
         said = does(*of)
@@ -67,7 +70,7 @@ def timed_or_error(does: Callable[..., dict[str, Any]], *of: Any, error: str, se
 
 
 def facts(measurement: Measurement) -> dict[str, object]:
-    """A measurement as entries of a row, with the field names of recorded tables."""
+    """Return a measurement as fields of a row, which are named as in recorded tables."""
     return {
         "status": measurement.status.value,
         "samples": list(measurement.samples),
@@ -78,32 +81,35 @@ def facts(measurement: Measurement) -> dict[str, object]:
 
 
 def summary_of(samples: list[float]) -> dict[str, float]:
-    """Median with its distribution-free interval of 95 percent, in seconds, and the number of samples."""
+    """Return the median of samples in seconds, its 95 percent interval, which assumes no distribution, and their number."""
     low, high = median_interval(samples)
     return {"median": statistics.median(samples), "low": low, "high": high, "samples": len(samples)}
 
 
 T = TypeVar("T")
 Made = Built | Measurement
-"""A compiled kernel, or the measurement that says why it is missing."""
+"""A compiled kernel, or the measurement that says why there is none."""
 
 QUICK = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
-"""Rules for trials of many kernels, one after another; the GPU never idles long enough to lower its clock."""
+"""Timing rules for trials of many kernels in a row; the GPU never idles long enough to lower its clock."""
 TOGETHER = TimingRules(sample=1e-3, warmup=10e-3)
-"""Rules for rounds of winners, with a sample of each winner in every round."""
+"""Timing rules for rounds in which winners are timed together, with a sample of each in every round."""
 _RESTART_AFTER = 3000
 _SECONDS = {"wait": 120.0, "verify": 30.0, "check": 30.0, "reference": 60.0}
 
 
 class Compilers:
-    """Parallel compilers of kernels, on all cores except a few."""
+    """Pool that compiles kernels in parallel, on all cores except a few."""
 
     def __init__(self) -> None:
         self._pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
         self._threads = ThreadPoolExecutor(compilers())
 
     def submit(self, made: Kernel | Measurement) -> Future[Made]:
-        """Queue a kernel for compilation; a failure, or a kernel that is missing, is a measurement that says why."""
+        """Compile a kernel in the background. The result is the compiled kernel, or a measurement that says why there is none.
+
+        A measurement, given in place of a kernel that could not be made, is returned as it is.
+        """
         return self._threads.submit(lambda: compiled(self._pool, made) if isinstance(made, Kernel) else made)
 
     def close(self) -> None:
@@ -113,14 +119,14 @@ class Compilers:
 
 
 class Bench:
-    """Worker that verifies and times kernels on the GPU."""
+    """Worker process that verifies and times compiled kernels on the GPU."""
 
     def __init__(self, hw: Hardware) -> None:
         self._hardware, self._threads = hw, target_of(hw).threads(hw)
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 
     def trial(self, built: Made, rules: TimingRules = QUICK) -> Measurement:
-        """Verify and time one kernel; a failure is its status, including an error of the worker."""
+        """Verify and time one kernel by the timing `rules`; a failure, also of the worker, becomes the measurement's status."""
         if isinstance(built, Measurement):
             return built
         kernel = built.kernel
@@ -129,7 +135,7 @@ class Bench:
         return or_crashed(lambda: timed(self._worker, trial, built), kernel.digest)
 
     def together(self, built: Mapping[str, Built], rounds: int) -> tuple[Samples, dict[str, str]]:
-        """Time one operator's kernels in interleaved rounds: (samples by name and of torch in its layouts, errors)."""
+        """Time kernels of one operator and torch in interleaved rounds; return (samples by name, errors)."""
         request = CompareRequest(tuple(built.items()), self._threads, rounds, torch_threads=self._threads, rules=TOGETHER)
         ask = self._worker.ask
         return or_without_torch(lambda torch: ask(request if torch else replace(request, torch_threads=None)))
@@ -142,7 +148,10 @@ class Bench:
 def side_by_side(
     items: Iterable[T], does: Callable[[Bench, T], None], hw: Hardware, workers: int, more: Callable[[], bool]
 ) -> None:
-    """Let workers process items, each taking the next item, while `more` returns True. The first error is raised."""
+    """Let `workers` threads process the items, each taking the next item, as long as `more` returns True.
+
+    Each thread has its own worker process. The first error is raised at the end.
+    """
     left: queue.SimpleQueue[T] = queue.SimpleQueue()
     for item in items:
         left.put(item)

@@ -1,11 +1,11 @@
-"""Lines on the screen while a stage works, each with the time of day and printed at once."""
+"""Lines about a stage's progress, each with the time of day and printed at once."""
 
 from __future__ import annotations
 
 import time
 
 EVERY = 10.0
-"""Seconds between two lines of a count."""
+"""Seconds between two printed lines of a counter."""
 
 
 def say(text: str) -> None:
@@ -14,15 +14,15 @@ def say(text: str) -> None:
 
 
 class Progress:
-    """Counter of finished things that prints a line every few seconds."""
+    """Counter of finished things that prints a line with their rate every few seconds."""
 
     def __init__(self, things: str) -> None:
-        """Begin at 0; `things` names the counted things."""
+        """Begin at 0; `things` names what is counted."""
         self._things, self._count = things, 0
         self._begin = self._said = time.monotonic()
 
     def count(self, about: str = "") -> None:
-        """Count one more; `about` is added to the line."""
+        """Count one more; if a line is due, print it, with `about` at its end."""
         self._count += 1
         now = time.monotonic()
         if now - self._said >= EVERY:

@@ -1,8 +1,8 @@
 """Decide by the model whether a column policy may run on a GPU: `python -m experiments.studies.columns.gate FOLDER ..`.
 
-On validation operators of every data type, the best of a policy's first ten programs is compared with the best of the first ten
-of `markov_ext`, and tensor-core programs are counted on operators that tensor cores support. Each policy has a row in
-`results/columns/gate.jsonl`, from which the page is made.
+A column policy writes a schedule value by value. On validation operators of every data type, the best of a policy's first ten
+programs is compared with the best of the first ten of strategy `markov_ext`, and tensor-core programs are counted on operators
+that tensor cores support. Each policy has a row in `results/columns/gate.jsonl`, from which the page is made.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ HARDWARE, SPACE, OPERATORS = "h100", "extended", "split/v1/validation"
 HALVES = ("float16", "bfloat16")
 DTYPES = ("float32", *HALVES, "int8")
 CLASSES = ("gemm", "batched_gemm", "conv2d")
-"""Operator classes that tensor cores compute."""
+"""Operator classes that tensor cores can compute."""
 FIRST = 10
-"""Number of a search's first programs that count, as many as a comparison measures."""
+"""Number of a search's first programs that count, which is as many as a comparison measures."""
 DRAWN = 64
-"""Number of programs that a policy writes before the model ranks them, as many as in a round of its search."""
+"""Number of programs that a policy writes before the model ranks them, which is one round of its search."""
 ROWS, PAGE = ROOT / "results" / "columns" / "gate.jsonl", ROOT / "results" / "columns" / "gate.md"
 MOST, LEAST = 1.1, 0.5
-"""A policy may run on a GPU if its ratio to `markov_ext` is at most MOST and its tensor-core share at 16 bits above LEAST."""
+"""Conditions for a GPU run: largest ratio to `markov_ext`, and least share of tensor-core programs at 16 bits."""
 
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
-    """Graphs of the validation operators in a data type: in float32 all with a choice, else all that tensor cores support."""
+    """Return the construction graphs of the validation operators in a data type.
+
+    In float32 these are all operators with several axes longer than 1; in other types, those that tensor cores support.
+    """
     given = operators.resolve(OPERATORS)
     if dtype == "float32":
         return [graph for op in given if is_joint(graph := ConstructionGraph(op, HARDWARE, SPACE))]
@@ -57,42 +60,52 @@ def validation(dtype: str) -> list[ConstructionGraph]:
 
 
 def _in_type(op: Operator, dtype: str) -> Operator:
-    """The operator with its epilogue in another data type; splits put operators that differ in type alone in the same part."""
+    """Return the operator, with its epilogue, in another data type.
+
+    The splits put operators that differ only in type into the same part.
+    """
     return FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype}).with_epilogue(*(stage.name for stage in op.epilogue))
 
 
 def takes_tensor_cores(graph: ConstructionGraph) -> bool:
-    """Whether a task has programs on tensor cores."""
+    """Return whether an operator has schedules that use tensor cores."""
     return len(usable_values(graph.tables.ints, TENSOR_CORE - KNOB)) > 1
 
 
 def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tuple[list[Schedule], float]:
-    """(the policy's FIRST programs that the model predicts to be fastest, in order; predicted seconds of the fastest)."""
+    """Let a policy write `drawn` programs for an operator; return (schedules, seconds).
+
+    `schedules` are the first 10 (`FIRST`) by predicted time, and `seconds` is the least predicted time, or that of the
+    unscheduled program if none was found.
+    """
     found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(0))
     return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
 
 
 @lru_cache(maxsize=1024)
 def of_traverser(graph: ConstructionGraph) -> tuple[list[Schedule], float]:
-    """(the FIRST programs of `markov_ext` that the model predicts to be fastest, in order; predicted seconds of the fastest)."""
+    """Let strategy `markov_ext` construct programs for an operator; return (schedules, seconds).
+
+    `schedules` are the first 10 (`FIRST`) by predicted time, and `seconds` is the least predicted time.
+    """
     strategy = get_strategy("markov_ext", space=SPACE)
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     return list(found.schedules[:FIRST]), found.latencies[0]
 
 
 def ratios(folder: str, graphs: Sequence[ConstructionGraph], drawn: int = DRAWN) -> list[float]:
-    """Predicted time of the policy's fastest program over that of `markov_ext`, for every task."""
+    """Return, for every operator, the predicted time of the policy's fastest program over that of `markov_ext`."""
     return [of_policy(folder, graph, drawn)[1] / of_traverser(graph)[1] for graph in graphs]
 
 
 def share(folder: str, graphs: Sequence[ConstructionGraph]) -> float:
-    """Share of tensor-core programs among the policy's first programs for the tasks."""
+    """Return the share of tensor-core programs among the policy's first programs for these operators."""
     found = [schedule.row[TENSOR_CORE] > 0 for graph in graphs for schedule in of_policy(folder, graph)[0]]
     return float(np.mean(found))
 
 
 def judge(folder: str, name: str) -> dict[str, Any]:
-    """Row of a policy: its ratios to `markov_ext` and its share of tensor-core programs."""
+    """Compare a policy with `markov_ext` in all data types; return a row with its ratios and its tensor-core share."""
     known = {dtype: ratios(folder, validation(dtype)) for dtype in DTYPES}
     written = [ratio for dtype in DTYPES for ratio in ratios(folder, validation(dtype), FIRST)]
     return {
@@ -104,7 +117,7 @@ def judge(folder: str, name: str) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks = ", ".join(f"{count} of {dtype}" for dtype, count in rows[0]["tasks"].items())
     lines = [
         "# Policies of columns before a GPU is asked", "",
@@ -128,7 +141,10 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main(folders: Sequence[str]) -> None:
-    """Judge policies, each given as `NAME=FOLDER` or as a folder that names it; store their rows and write the page."""
+    """Judge policies, store their rows and write the page.
+
+    Each is given as `NAME=FOLDER`, or as a folder whose name is the policy's.
+    """
     rows = read_rows(ROWS)
     for given in folders:
         name, _, folder = given.rpartition("=")

@@ -1,1 +1,1 @@
-"""Cost models of programs, compared on Measured v1, and the programs to record first under a budget."""
+"""Study of cost models of programs on Measured v1: which ranks best, and which programs to record first under a budget."""

@@ -11,11 +11,11 @@ import matplotlib.pyplot as plt
 from experiments.common import style
 
 SCORE = 1
-"""Index of the first choice's regret among the scores."""
+"""Index, among the scores, of the regret of the first choice."""
 
 
 def draw(summary: dict[str, Any], path: Path) -> str:
-    """Write the figure; return its file name."""
+    """Draw the figure from a study's summary, write it to `path`, and return its file name."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
     places = [(split, machine, one) for split, of in summary["ranked"].items() for machine, one in of.items()]
     names = list(places[0][2]["scores"])
@@ -43,6 +43,6 @@ def draw(summary: dict[str, Any], path: Path) -> str:
 
 
 def _percent(points: Sequence[Mapping[str, float]]) -> tuple[list[float], list[list[float]]]:
-    """(means, distances to the low and high ends of the intervals) in per cent."""
+    """Return (means, distances) in per cent: distances from each mean to the low and the high end of its interval."""
     ends = [[100 * abs(point[end] - point["mean"]) for point in points] for end in ("low", "high")]
     return [100 * point["mean"] for point in points], ends

@@ -1,6 +1,6 @@
 """Inputs of the compared cost models: features of programs, or schedules as sequences of primitives.
 
-The features are those of `agents.hybrids.program_features`. The sequences follow TLP (arXiv 2211.03578), which reads the
+The features are those of `agents.hybrids.program_features`. The sequences follow TLP (arXiv 2211.03578), which reads the schedule
 primitives and their numbers, not the generated code. The tokens are our reconstruction for the construction graph: one for the
 splits of each axis, one for each knob.
 """
@@ -26,21 +26,28 @@ _DEFAULTS = np.array([knob.values.index(knob.default) for knob in KNOBS])
 
 @dataclass(frozen=True)
 class Sequences:
-    """Programs as sequences of primitives, with their operators' sizes."""
+    """Programs as sequences of tokens for schedule primitives, together with features of their operators.
+
+    There are B programs, each with `TOKENS` tokens of `WIDTH` numbers.
+    """
 
     operator: np.ndarray
-    """float32 [B, S]: log extents, accesses and body; whether weights are frozen; length of the epilogue."""
+    """Operator features float32 [B, S]: log extents, accesses and body; whether weights are frozen; length of the epilogue."""
     tokens: np.ndarray
-    """float32 [B, TOKENS, WIDTH]: log2 of an axis's sizes by level and of its extent, or the index of a knob's value."""
+    """Tokens float32 [B, TOKENS, WIDTH]: log2 of an axis's sizes by level and of its extent, or the index of a knob's value."""
     present: np.ndarray
-    """bool [B, TOKENS]: axes longer than 1 and knobs that are not at their default."""
+    """Mask bool [B, TOKENS] of the tokens that count: axes longer than 1, and knobs that are not at their default."""
 
     def flat(self) -> np.ndarray:
-        """All numbers as one row for each program, float32 [B, S + TOKENS * WIDTH]."""
+        """Return all numbers as one row for each program, float32 [B, S + TOKENS * WIDTH]."""
         return np.concatenate([self.operator, self.tokens.reshape(len(self.tokens), -1)], axis=1)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(operator, tokens [B, T, WIDTH + TOKENS], bool [B, T]) with present tokens first, each with its kind as one-hot."""
+        """Return (operator, tokens, present), in which the tokens that count (`present`) come first for each program.
+
+        `tokens` [B, T, WIDTH + TOKENS] have their kind as one-hot after their numbers; `present` is bool [B, T]. T is the
+        largest number of tokens that count.
+        """
         first = np.argsort(~self.present, axis=1, kind="stable")[:, : self.present.sum(axis=1).max()]
         kinds = np.eye(TOKENS, dtype=np.float32)[first]
         numbers = np.take_along_axis(self.tokens, first[..., None], axis=1) / 8
@@ -48,7 +55,7 @@ class Sequences:
 
 
 def sequences_of(observed: Observed) -> Sequences:
-    """The sequences of all observed programs, in their order."""
+    """Return the sequences of all recorded programs, in the same order."""
     each = [_operator(text, observed.hardware) for text in observed.operators]
     own, extents = (np.stack(values)[observed.groups] for values in zip(*each, strict=True))
     rows = observed.programs
@@ -62,7 +69,7 @@ def sequences_of(observed: Observed) -> Sequences:
 
 
 def _operator(text: str, hw: Hardware) -> tuple[np.ndarray, np.ndarray]:
-    """(features float32 [S], extents by slot [MAX_AXES]) of an operator."""
+    """Return (features float32 [S], axis extents by slot [MAX_AXES]) of an operator."""
     op, extents = operators.parse(text), np.ones(MAX_AXES)
     for axis, extent in enumerate(op.extents):
         extents[slot_of(axis, len(op.spatial))] = extent

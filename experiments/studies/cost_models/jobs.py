@@ -1,4 +1,7 @@
-"""The jobs of the study: one training of a learner, or one replay of a recording, with scores for every held-out operator."""
+"""Jobs of the study of cost models: one training of a learner, or one replay of a recording.
+
+Each gives scores for every operator that was held out.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +24,33 @@ from gensor_gym.measure.records import measured
 SCORES = ("rank", "first", "first4", "first10")
 FIRSTS = {"first": 1, "first4": 4, "first10": 10}
 CLASSES = (("conv2d",), ("gemm",), ("gemv",), ("avg_pool2d", "max_pool2d"), ("reduce_sum",))
-"""Names of the operators that are held out together."""
+"""Groups of operator classes; the classes of a group are held out together."""
 SPLITS = {"operators": FOLDS, "classes": len(CLASSES), "validation": 1}
-"""Split -> number of folds. A split holds out operators, classes, or the part `validation`, on which settings are chosen."""
+"""Way to hold out programs -> number of folds.
+
+Operators or classes are held out, or the part `validation`, on which settings are chosen.
+"""
 LEARNERS = ("model", "trees", "trees_listwise", "trees_sequence", "network", "attention")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Base of trainings and replays: the recorded programs and the fold that is held out."""
+    """Base of trainings and replays: which recorded programs are read, and which fold of them is held out."""
 
     machine: str
     operators: int | None
-    """Number of operators that are read; None for all."""
+    """Number of operators whose programs are read; None for all."""
     split: str
     fold: int
     seed: int
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits that identify the job."""
+        """Hash of the job, sixteen hexadecimal digits."""
         return short_hash({"job": type(self).__name__, **asdict(self)})
 
     def data(self) -> tuple[Observed, np.ndarray]:
-        """(observed programs, bool [B]: which programs are held out)."""
+        """Return (recorded programs, bool [B] that marks those held out)."""
         observed = recorded(self.machine, self.operators, self.split == "validation")[0]
         every = map(operators.parse, observed.operators)
         if self.split == "operators":
@@ -58,13 +64,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Training(Job):
-    """A learner's training and its ranking of the held-out operators."""
+    """One training of a learner on all programs but a fold, and its ranking of the programs of the held-out operators."""
 
     learner: str
     settings: dict[str, Any]
 
     def run(self) -> dict[str, Any]:
-        """Row with the scores of each held-out operator, and processor seconds of training and prediction."""
+        """Train and rank; return a row with the scores of each held-out operator and the processor seconds spent."""
         observed, out = self.data()
         sequences = recorded(self.machine, self.operators, self.split == "validation")[1]
         begin = time.process_time()
@@ -75,13 +81,13 @@ class Training(Job):
 
 @dataclass(frozen=True)
 class Replay(Job):
-    """A replay of a recording in one order."""
+    """One replay of a recording: programs are added in one order, and a model is fitted after each budget."""
 
     order: str
     budgets: tuple[int, ...]
 
     def run(self) -> dict[str, Any]:
-        """Row with programs and operators recorded and the scores of each held-out operator, for each budget."""
+        """Replay; return a row with the programs and operators recorded and the scores of each held-out operator, by budget."""
         observed, out = self.data()
         steps = []
         for at, predicted in replay(observed, out, self.order, self.seed, self.budgets):
@@ -93,13 +99,16 @@ class Replay(Job):
 
 
 def work(job: Training | Replay) -> dict[str, Any]:
-    """Run a job; return its row."""
+    """Run a training or a replay and return its row, with its key and settings."""
     return {"key": job.key, **asdict(job), **job.run()}
 
 
 @cache
 def recorded(machine: str, count: int | None, validation: bool) -> tuple[Observed, Sequences]:
-    """Programs of the train part of Measured v1 with their sequences; with `validation` also programs of the validation part."""
+    """Return the recorded programs of Measured v1 on a machine, and their sequences, from the train part of the split.
+
+    With `validation`, programs of the validation part are included. `count` limits the number of operators.
+    """
     table = measured.load(machine)
     table = table[table.part.isin(("train", "validation") if validation else ("train",))]
     kept = evenly(sorted(table.operator.astype(str).unique()), count)
@@ -108,7 +117,7 @@ def recorded(machine: str, count: int | None, validation: bool) -> tuple[Observe
 
 
 def _predicted(job: Training, observed: Observed, sequences: Sequences, out: np.ndarray) -> np.ndarray:
-    """Predicted log seconds of the held-out programs, up to a constant for each operator."""
+    """Return predicted log seconds of the held-out programs, which are right up to a constant for each operator."""
     if job.learner == "model":
         return observed.model[out]
     if job.learner == "trees":

@@ -15,14 +15,14 @@ import numpy as np
 from agents.hybrids.correction import ROUNDS, SETTINGS
 
 Parts = tuple[np.ndarray, ...]
-"""Arrays [B, ..] with one item for each program."""
+"""Input arrays [B, ..] of a network, with one item for each program."""
 OPERATORS = 32
-"""Number of operators in a training step."""
+"""Number of operators in one training step."""
 WIDTHS = {"network": 256, "attention": 32}
 
 
 def softmax(scores: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Softmax of the scores within each group; `groups` [B] holds group numbers from 0."""
+    """Return the softmax of the scores within each group; `groups` [B] has the group number, from 0, of each score."""
     highest = np.full(groups.max() + 1, -np.inf)
     np.maximum.at(highest, groups, scores)
     found = np.exp(scores - highest[groups])
@@ -33,17 +33,18 @@ def softmax(scores: np.ndarray, groups: np.ndarray) -> np.ndarray:
 def listwise_trees(
     inputs: np.ndarray, times: np.ndarray, groups: np.ndarray, asked: np.ndarray, seed: int, sharpness: float, model: bool
 ) -> np.ndarray:
-    """Predictions for `asked` [N, F] of boosted trees with the settings of `agents.hybrids.correction`.
+    """Train boosted trees with the listwise loss on programs, and predict log seconds for the programs `asked` [N, F].
 
-    With `model`, column 0 is the logarithm of the analytic model's seconds. The prediction is then the mean of two boosters,
-    and the second starts from that column, as in `agents.hybrids.correction`.
+    Settings are those of `agents.hybrids.correction`. `times` are log seconds and `groups` the operators' numbers. With `model`,
+    column 0 is the logarithm of the analytic model's seconds. The prediction is then the mean of two boosters, and the second
+    starts from that column.
     """
     import xgboost
 
     target, count = softmax(-sharpness * times, groups), np.bincount(groups)[groups]
 
     def gradient(scores: np.ndarray, _: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and curvature of the loss in the scores, times the operator's number of programs.
+        """Return the gradient and the curvature of the loss in the scores, times the operator's number of programs.
 
         Curvatures are then about 1, like those of the squared error.
         """
@@ -62,7 +63,7 @@ def listwise_trees(
 def network(
     inputs: Parts, times: np.ndarray, groups: np.ndarray, asked: Parts, seed: int, sharpness: float, epochs: int, rate: float
 ) -> np.ndarray:
-    """Predictions for `asked` of a network trained on `inputs`.
+    """Train a network with the listwise loss on `inputs`, and predict log seconds for the programs `asked`.
 
     One array (features) trains a perceptron, three arrays (`Sequences.packed`) train self-attention. Torch uses one thread.
     """
@@ -97,7 +98,11 @@ def network(
 
 
 def _batches(groups: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Programs of OPERATORS operators at a time, each operator once: (programs, places in [OPERATORS * count], count)."""
+    """Yield batches with all programs of `OPERATORS` random operators, so that an epoch has each operator once.
+
+    A batch is (programs, places, count): indices of the programs, where each goes in an array [OPERATORS * count] that pads every
+    operator to `count` programs, and `count`.
+    """
     starts, sizes = np.searchsorted(groups, np.arange(groups.max() + 2)), np.bincount(groups)
     order = rng.permutation(len(sizes))
     for begin in range(0, len(order), OPERATORS):
@@ -115,7 +120,10 @@ def _perceptron(features: int) -> Any:
 
 
 def _attention(sizes: int, numbers: int) -> Any:
-    """A network with two layers of self-attention over tokens of the operator and the primitives; it returns scores [B]."""
+    """Return a network of two self-attention layers over tokens of the operator and the primitives, which returns scores [B].
+
+    `sizes` is the number of operator features, `numbers` the width of a token.
+    """
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""Replay of a recording under budgets of programs: how good a model of time is after each budget, for two orders of recording.
+"""Replay of a recording under budgets of programs: how good is a fitted model of time after each budget?
 
 Programs are recorded in units: all programs of an operator, or some of them. The order of units is random, or begins with the
 units on which an ensemble disagrees most. TCL (arXiv 2604.12891) samples by representativeness, diversity and uncertainty; our
@@ -15,13 +15,13 @@ from agents.hybrids.correction import Correction
 from agents.training.learn_correction import Observed
 
 MEMBERS = 2
-"""Number of corrections in an ensemble; each has two boosters, whose predictions count separately."""
+"""Number of fitted models in an ensemble; each has two boosters, whose predictions count separately."""
 SOME = 4
-"""Number of programs in a unit that is not a whole operator."""
+"""Number of programs in a unit of recording that is not a whole operator."""
 
 
 def disagreement(predicted: np.ndarray) -> float:
-    """Mean over a unit's programs of the standard deviation among members.
+    """Return how much an ensemble disagrees on programs: the mean over them of the standard deviation among its members.
 
     `predicted` [members, programs] is first centred within each member.
     """
@@ -32,16 +32,20 @@ ORDERS: dict[str, tuple[bool, Callable[[np.ndarray], float] | None]] = {
     "operators_random": (True, None), "operators_disagreement": (True, disagreement),
     "some_random": (False, None), "some_disagreement": (False, disagreement),
 }  # fmt: skip
-"""Name -> (whether a unit is a whole operator, score; units with the highest score come first, or at random if it is None)."""
+"""Order of recording -> (whether a unit is a whole operator, score of a unit).
+
+Units with the highest score are recorded first; without a score (None), units come at random.
+"""
 
 
 def replay(
     observed: Observed, held_out: np.ndarray, order: str, seed: int, budgets: Sequence[int]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Record until each budget of programs is spent; yield (recorded programs, predicted logarithms of all programs [B]).
+    """Record programs until each budget is spent and yield (recorded, predicted) after each.
 
-    `held_out` bool [B] marks programs that are never recorded. The first budget is spent at random. After the last
-    budget, only held-out programs are predicted.
+    `recorded` are indices of programs, and `predicted` [B] the log seconds of all programs by a model fitted to them. `held_out`
+    bool [B] marks programs that are never recorded. The first budget is spent at random. After the last budget, only held-out
+    programs are predicted.
     """
     whole, score = ORDERS[order]
     rng = np.random.default_rng(seed)
@@ -60,7 +64,10 @@ def replay(
 
 
 def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.Generator) -> list[np.ndarray]:
-    """The units of the chosen programs, in random order; the last unit of an operator may have fewer than SOME programs."""
+    """Divide the chosen programs into units, in random order: all programs of an operator if `whole`, else `SOME` of them.
+
+    The last unit of an operator may be smaller.
+    """
     units: list[np.ndarray] = []
     for group in np.unique(groups[chosen]):
         mine = rng.permutation(np.flatnonzero(chosen & (groups == group)))
@@ -69,7 +76,10 @@ def _units(groups: np.ndarray, chosen: np.ndarray, whole: bool, rng: np.random.G
 
 
 def _ensemble(observed: Observed, at: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Predictions [2 * MEMBERS, N] of each booster for the programs `asked` [N]: log seconds, up to a constant per operator."""
+    """Fit an ensemble to the programs `at` and return each booster's predictions for the programs `asked`.
+
+    They are log seconds [2 * MEMBERS, N], right up to a constant for each operator.
+    """
     dense = np.unique(observed.groups[at], return_inverse=True)[1]
     found, features = [], observed.features[asked]
     for member in range(MEMBERS):

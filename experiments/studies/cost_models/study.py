@@ -28,9 +28,12 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.registry import check_known
 
 Found = dict[str, Any]
-"""`ranked`: (split, machine) -> learner -> lines [folds][seeds]; `replays`: machine -> order -> lines [repeats]."""
+"""Rows of all jobs: `ranked` by (split, machine), then learner, as lists [folds][seeds], and `replays`.
+
+`replays` are by machine, then order, as lists [repeats].
+"""
 RANDOM = "operators_random"
-"""Order that all other orders are compared with."""
+"""Order of recording with which all other orders are compared."""
 HEAD = ("rank correlation", "first choice", "best of 4", "best of 10")
 PAIRS = {
     "sequence network less shipped trees": ("attention", "trees"), "loss, trees": ("trees_listwise", "trees"),
@@ -38,11 +41,11 @@ PAIRS = {
     "input, trees": ("trees_sequence", "trees_listwise"), "input, networks": ("attention", "network"),
     "analytic model less shipped trees": ("model", "trees"),
 }  # fmt: skip
-"""Name of a comparison -> (learner, learner that is subtracted)."""
+"""Name of a comparison -> (learner, learner whose scores are subtracted)."""
 
 
 class CostModels(Study[Plan, Found]):
-    """The study of cost models on recorded times."""
+    """Study of learned cost models on recorded times."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve conf/cost_models.yaml; ValueError names an invalid setting."""
@@ -68,7 +71,7 @@ class CostModels(Study[Plan, Found]):
         super().__init__(Plan(plain))
 
     def run(self, console: Console) -> Found:
-        """Run the missing trainings, then the missing replays."""
+        """Run the missing trainings, then the missing replays, and return the rows of all."""
         plan, config = self.plan, self.plan.config
         places = {(split, machine): range(folds) for split, of in config["held_out"].items() for machine, folds in of.items()}
         trainings = [
@@ -92,7 +95,7 @@ class CostModels(Study[Plan, Found]):
         return {"ranked": ranked, "replays": orders}
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Means with intervals over operators, and paired differences of learners and of orders."""
+        """Return mean scores with intervals over operators, and paired differences of learners and of orders."""
         resamples = self.plan.resamples
         ranked: dict[str, Any] = {}
         for (split, machine), by in found["ranked"].items():
@@ -115,7 +118,7 @@ class CostModels(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         lines = [
             "# Cost models on recorded times, and what to record next", "",
             f"Part `train` of Measured v1, {len(summary['seeds'])} seeds. Choices have regret, log(T / T best recorded), among "
@@ -148,12 +151,12 @@ class CostModels(Study[Plan, Found]):
 
 
 def _by_operator(lines: list[list[Row]]) -> np.ndarray:
-    """Scores [operators, seeds, SCORES] from lines [folds][seeds]; operators are in the order of the folds."""
+    """Arrange rows [folds][seeds] as scores [operators, seeds, SCORES]; operators are in the order of the folds."""
     return np.concatenate([np.array([[one[name] for name in SCORES] for one in of]).transpose(2, 0, 1) for of in lines])
 
 
 def _replayed(by: Mapping[str, list[Row]], resamples: int) -> dict[str, Any]:
-    """Summary of one machine's replays: regrets of the first choice by budget, then their mean, for each order."""
+    """Summarise one machine's replays: for each order, regrets of the first choice by budget and their mean."""
     of = {order: [np.array([step["first"] for step in row["steps"]]).T for row in rows] for order, rows in by.items()}
     every = {order: np.concatenate(repeats)[:, None] for order, repeats in of.items()}
     values = {order: np.append(first, first.mean(axis=2, keepdims=True), axis=2) for order, first in every.items()}

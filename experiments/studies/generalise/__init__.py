@@ -1,1 +1,1 @@
-"""`gensor generalise`: trained policies on operators that no policy was trained on."""
+"""Study of generalisation: trained policies on operators that no policy was trained on (`gensor generalise`)."""

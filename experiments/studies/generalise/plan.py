@@ -1,4 +1,4 @@
-"""The plan of a study of generalisation: tasks, policies and searches, checked and resolved."""
+"""Plan of the study of generalisation: its tasks, policies and searches, checked and resolved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gensor_gym.registry import near
 # `gensor train` resumes from its last checkpoint, so that a stopped training is not lost.
 
 NEEDED = (POLICY, CARD)
-"""Files that a policy's folder must contain."""
+"""Files that the folder of a trained policy must contain."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Trained:
     folder: Path
     seed: int
     seconds: float
-    """Training time from the card; processor seconds for agents that count these (`columns`)."""
+    """Seconds that training took, from the card; processor seconds for agents that count these (`columns`)."""
     steps: int
-    """Number of training steps of the environment."""
+    """Number of environment steps that training took."""
 
 
 def folder_of(pattern: str, seed: int, hardware: str) -> Path:
-    """Folder of a training seed: the pattern with `{seed}` and `{hardware}` replaced.
+    """Return the folder of the policy trained with a seed: the pattern with `{seed}` and `{hardware}` replaced.
 
-    ValueError if the pattern has no `{seed}`.
+    Raise ValueError if the pattern has no `{seed}`.
     """
     if "{seed}" not in pattern:
         raise ValueError(f"folder {pattern!r}: expected {{seed}} in it, and {{hardware}} if several are trained for")
@@ -65,9 +65,10 @@ def folder_of(pattern: str, seed: int, hardware: str) -> Path:
 def train_missing(
     pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int, split: str = "v1"
 ) -> list[Trained]:
-    """The policies of all seeds. Missing policies are trained on the split's train part, with `overrides` of `gensor train`.
+    """Return the policies of all seeds; those without a folder are trained first, on the split's train part.
 
-    ValueError for a policy with another fingerprint or other settings; RuntimeError if a training failed.
+    `overrides` are arguments of `gensor train`. Raise ValueError for a policy with another fingerprint or other settings,
+    RuntimeError if a training failed.
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
@@ -86,13 +87,13 @@ def train_missing(
 
 
 def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
-    """Command that trains one policy on one thread."""
+    """Return the command that trains one policy on one thread."""
     fixed = {"seed": seed, "output": folder, "env.hardware": hardware, "env.space": space, "torch_threads": 1}
     return [sys.executable, "-m", "experiments", "train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
 
 
 def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
-    """Train in a process, which is appended to `running`; its output goes to train.log next to the policy."""
+    """Run a training in a process, which is appended to `running`; its output goes to train.log next to the policy."""
     folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}
@@ -105,7 +106,7 @@ def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any], split: str) -> Trained:
-    """The policy of a folder; ValueError if its training differs from the training requested."""
+    """Return the policy in a folder; raise ValueError if it was not trained as requested."""
     card = read_card(folder)
     config = OmegaConf.create(card["config"])
     before = {name: card["agent"] if name == "agent" else OmegaConf.select(config, name.removeprefix("+")) for name in overrides}
@@ -127,47 +128,50 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
 
 
 BUDGET = "@"
-"""Separator, in a search's name, between the strategy's name and the budget for which its values were chosen."""
+"""Separator between a strategy's name and the budget for which its hyperparameters were chosen, in a search's name."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
 """Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
-"""Unit -> entry of a file of tuned values (`gensor tune_budgets`)."""
+"""Unit of the budget -> entry with its values in a file of tuned hyperparameters (`gensor tune_budgets`)."""
 Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
-"""Unit -> budget for which the values were chosen (0: any budget) -> (registered name, values)."""
+"""Unit -> budget for which hyperparameters were chosen (0: any budget) -> (registered name, hyperparameters)."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy that constructs programs with a trained policy."""
+    """A kind of trained policy in the study: the strategy that constructs programs with it, and how it is trained.
+
+    `of` is the strategy's registered name, `folder` the pattern of the policies' folders.
+    """
 
     name: str
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Number of episodes of the strategy's second search; None if it has no episodes and its first round is reported."""
+    """Number of episodes of the policy's second search; None if it has no episodes, and then its first round is reported."""
     folder: str
     train: dict[str, Any]
     annealed: bool
-    """Whether annealing with the model continues from the episodes' programs."""
+    """Whether annealing on the model continues from the programs of the episodes."""
     reference: str
-    """Name of the search that the policy is compared with by groups; by default the study's reference."""
+    """Name of the strategy with which the policy is compared by groups of tasks; by default the study's reference."""
 
     @property
     def sampled(self) -> str:
-        """Name of the search with one round of `best_of` episodes, or of the only search if there are no episodes."""
+        """Name of the search that takes one round of `best_of` episodes, or of the only search if there are no episodes."""
         return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
 @dataclass(frozen=True)
 class GeneralisePlan(Plan):
-    """The resolved plan of the study."""
+    """The study's configuration with everything that it names resolved."""
 
     part: str
     split: str
     """Version of the split."""
     operators: tuple[Operator, ...]
     left_out: tuple[str, ...]
-    """Operators for which no optimum is certified."""
+    """Operators that are left out because no optimum is certified for them."""
     hardware: str
     space: str
     evaluations: int
@@ -176,17 +180,17 @@ class GeneralisePlan(Plan):
     policies: tuple[Contender, ...]
     strategies: dict[str, Variants]
     begun: dict[str, int]
-    """Strategy -> its number of seeds, if it has fewer than the policies."""
+    """Number of seeds of the strategies that have fewer seeds than the policies."""
 
     @property
     def longest(self) -> float:
-        """Processor seconds that every search spends at least."""
+        """Processor seconds that every search spends at least: the largest time that is scored."""
         return max(self.seconds)
 
     def labels(self, name: str, unit: str = EVALUATIONS) -> dict[float, str]:
-        """Names of a strategy's searches, by the budget in `unit` for which their values were chosen.
+        """Return the names of a strategy's searches by the budget in `unit` for which their hyperparameters were chosen.
 
-        Budgets with equal values share one search, named by the fewest evaluations or by the most seconds.
+        Budgets with equal hyperparameters share one search, named by the fewest evaluations or by the most seconds.
         """
         found: dict[float, str] = {}
         variants = self.strategies[name][unit] if name in self.strategies else {0: (name, {})}
@@ -197,7 +201,10 @@ class GeneralisePlan(Plan):
         return found
 
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
-        """Seeds of a strategy's searches, paired with the policies' seeds. A strategy with fewer seeds repeats them in order."""
+        """Return the seed of the strategy's search that is paired with each policy seed.
+
+        A strategy with fewer seeds repeats them in order.
+        """
         count = self.begun.get(strategy, len(self.seeds))
         return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
 
@@ -231,7 +238,7 @@ def plan_of(config: DictConfig) -> GeneralisePlan:
 
 
 def modelled(name: str) -> str:
-    """Full name of a hardware model with constant figures; ValueError for `host`, whose figures are measured."""
+    """Return the full name of a hardware model; raise ValueError for `host`, whose figures are measured and may change."""
     found = machines.get(name).name
     if found == "host":
         raise ValueError(
@@ -242,7 +249,7 @@ def modelled(name: str) -> str:
 
 
 def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
-    """Sorted positive numbers of a setting, without numbers above `most`; ValueError if no number remains."""
+    """Return the sorted positive numbers of a setting, without those above `most`; raise ValueError if none remains."""
     if not isinstance(values, list) or not all(isinstance(v, (int, float)) and v > 0 for v in values):
         raise ValueError(f"{name} {values!r}: expected a list of positive numbers")
     kept = tuple(sorted({v for v in values if most is None or v <= most}))
@@ -252,13 +259,13 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
 
 
 def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
-    """Remove a strategy's number of seeds from its values and return the number; ValueError if the number is invalid."""
+    """Remove the entry `seeds` (a number of seeds) from a strategy's settings and return it; ValueError if it is invalid."""
     check_whole(given, 1, "seeds", of=f"strategies.{name}.")
     return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
 
 def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
-    """A policy of the configuration; ValueError if an entry is missing or its strategy takes no checkpoint."""
+    """Read a policy of the configuration; raise ValueError if an entry is missing or its strategy takes no checkpoint."""
     if missing := [entry for entry in ("of", "folder") if not (isinstance(given, dict) and given.get(entry))]:
         raise ValueError(f"policies.{name} {given!r}: expected {' and '.join(missing)} in it")
     of, fields = given["of"], set()
@@ -276,7 +283,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
 
 
 def _variants(name: str, given: dict[str, Any]) -> Variants:
-    """Registered name and values of a strategy, by unit and budget."""
+    """Read a strategy of the configuration: its registered name and hyperparameters, by unit of the budget and by budget."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):
@@ -297,7 +304,7 @@ def _variants(name: str, given: dict[str, Any]) -> Variants:
 
 
 def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
-    """All searches of strategies, then of policies, on tasks with a certified optimum."""
+    """Return all searches of the study: those of the strategies, then those of the policies, on each task and seed."""
     of = (plan.hardware, plan.space)
     found = [
         Search(label, *chosen, task, *of, seed, *spent)
@@ -312,11 +319,10 @@ def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Seq
 
 
 def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
-    """Yield (name, strategy with its values, (evaluations, seconds) to spend) of each of a strategy's searches.
+    """Yield each of a strategy's searches as (name, (registered name, hyperparameters), (evaluations, seconds) to spend).
 
-    A search with values for any budget spends evaluations and seconds. A search with values for evaluations spends the study's
-    largest number of evaluations, so its curve has every smaller number. A search with values for some seconds spends these
-    seconds.
+    A search whose hyperparameters are for any budget spends evaluations and seconds. One for a number of evaluations spends the
+    study's largest number, so that its curve has every smaller number. One for some seconds spends these seconds.
     """
     variants = plan.strategies[name]
     if 0 in variants[EVALUATIONS]:
@@ -331,9 +337,10 @@ def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str,
 def searches_of(
     learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int, seconds: float
 ) -> list[Search]:
-    """Searches of one policy on one task: one that spends evaluations and seconds, and one round of `best_of` episodes.
+    """Return the searches of one policy on one task.
 
-    The first search runs `parameters["episodes"]` episodes at a time, `best_of` by default.
+    The first spends `evaluations` and `seconds`, with `parameters["episodes"]` episodes at a time, by default `best_of`. The
+    second, if the policy has episodes, is one round of `best_of` episodes.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}

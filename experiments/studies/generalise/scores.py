@@ -1,4 +1,4 @@
-"""Regrets of a study of generalisation, as arrays over tasks and seeds."""
+"""Scores of the study of generalisation: regrets as arrays over tasks and seeds, and their summary."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
 def optima(
     operators: Sequence[Operator], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """(certificates by operator, reasons for missing certificates by operator).
+    """Find the certified optimum of each operator; return (certificates, reasons), both by operator.
 
-    Files of the folder are read and extended. A task that could not be certified with `nodes` nodes is not tried again.
+    `reasons` says why a certificate is missing. Certificates in the folder are read, and new ones are added. An operator that
+    could not be certified with `nodes` nodes of the search tree is not tried again.
     """
     now = fingerprints(operators, hardware, space)
     here = [(text, hardware, space, mark) for text, mark in now.items()]
@@ -63,7 +64,7 @@ def optima(
 
 
 def _certified(hardware: str, space: str, nodes: int, text: str) -> tuple[str, Certificate | str]:
-    """(operator, its certificate or the reason for a missing one)."""
+    """Return (operator, its certificate, or the reason why it has none)."""
     try:
         return text, certify(ConstructionGraph(text, hardware, space), most_nodes=nodes)
     except ValueError as error:
@@ -72,12 +73,12 @@ def _certified(hardware: str, space: str, nodes: int, text: str) -> tuple[str, C
 
 GREEDY, FIRST = "greedy", "first round"
 BELOW = 1e-9
-"""Relative rounding error of a latency. A latency further below the certified optimum is an error."""
+"""Relative rounding error of a latency; a latency below the certified optimum by more is an error."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator with its certificate."""
+    """An operator of the study with the certificate of its optimum."""
 
     operator: Operator
     certificate: Certificate
@@ -95,7 +96,10 @@ class Task:
 
 
 class Regrets:
-    """Rows of all searches of a plan. `unknown` gives the reason for each operator without a certified optimum."""
+    """Regrets of all searches of a study, computed from their rows.
+
+    `unknown` gives the reason for each operator without a certified optimum.
+    """
 
     def __init__(
         self, plan: GeneralisePlan, tasks: Sequence[Task], rows: Sequence[Row], policies: Mapping[str, Sequence[Trained]],
@@ -108,11 +112,11 @@ class Regrets:
 
     @property
     def names(self) -> list[str]:
-        """Names of the policies, then of the strategies."""
+        """Names of all policies, then of all strategies."""
         return [learned.name for learned in self.plan.policies] + list(self.plan.strategies)
 
     def grid(self, name: str) -> np.ndarray:
-        """Rows of the search `name`, object [tasks, seeds of the policies]."""
+        """Return the rows of the search `name` as an object array [tasks, seeds of the policies]."""
         seeds = self.plan.seeds_of(name.partition(BUDGET)[0])
         found = np.empty((len(self.tasks), len(seeds)), dtype=object)
         for t, s in np.ndindex(found.shape):
@@ -120,9 +124,10 @@ class Regrets:
         return found
 
     def regret(self, name: str, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
-        """Regret of the best program after the given evaluations ([K] or [tasks, seeds, K]), float64 [tasks, seeds, K].
+        """Return the regret of the best program after given numbers of evaluations, float64 [tasks, seeds, K].
 
-        A strategy tuned for several numbers of evaluations uses the search tuned for the nearest number.
+        `evaluations` are [K], or [tasks, seeds, K]. A strategy tuned for several numbers of evaluations uses the search tuned for
+        the nearest number.
         """
         shape = len(self.tasks), len(self.plan.seeds), np.shape(evaluations)[-1]
         counts = np.broadcast_to(np.asarray(evaluations, dtype=float), shape)
@@ -132,7 +137,7 @@ class Regrets:
         return np.choose(nearest, [self.best(variants[count], counts, BY_COUNT) for count in known.tolist()])
 
     def regret_within(self, name: str, seconds: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Regret of the best program after processor seconds [K], float64 [tasks, seeds, K].
+        """Return the regret of the best program after given processor seconds [K], float64 [tasks, seeds, K].
 
         A strategy tuned for several times uses, for each time, the search tuned for the shortest time that is at least as long.
         """
@@ -142,11 +147,14 @@ class Regrets:
         return np.concatenate([self.best(variants[a], [t], BY_TIME) for a, t in zip(chosen, seconds, strict=True)], axis=2)
 
     def best(self, search: str, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
-        """Regrets [tasks, seeds, K] of a search when a column of its curve has reached the values `at`."""
+        """Return the regret of a search's best program when a column of its curve has reached each value of `at`.
+
+        The result is [tasks, seeds, K]; the columns are evaluations and seconds.
+        """
         return self._regrets(best_at(self.grid(search), self._start, at, column))
 
     def _regrets(self, latencies: np.ndarray) -> np.ndarray:
-        """log(latency / optimum) of latencies [tasks, ..]; ValueError if one is below the certified optimum."""
+        """Return log(latency / optimum) of latencies [tasks, ..]; raise ValueError if one is below the certified optimum."""
         ratio = latencies / self._optima.reshape(-1, *[1] * (latencies.ndim - 1))
         if (ratio < 1.0 - BELOW).any():
             bad = self.tasks[int(np.argwhere(ratio < 1.0 - BELOW)[0][0])]
@@ -155,14 +163,17 @@ class Regrets:
         return found
 
     def first(self, search: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(evaluations, regret, processor seconds) at the end of the search's first round, float64 [tasks, seeds] each."""
+        """Return (evaluations, regret, processor seconds) when a search has ended its first round of episodes.
+
+        Each is float64 [tasks, seeds].
+        """
         firsts = [[line["first"] for line in lines] for lines in self.grid(search)]
         names = ("evaluations", "latency", "elapsed_s")
         evaluations, latency, seconds = (np.array([[one[name] for one in of] for of in firsts], dtype=float) for name in names)
         return evaluations, self._regrets(np.fmin(latency, self._start[:, None])), seconds  # a latency of None is NaN here
 
     def rounds(self, learned: Contender) -> dict[str, str]:
-        """Label -> search whose first round is reported: one greedy episode, and the best of several episodes."""
+        """Return a policy's searches by label, whose first rounds are reported: one greedy episode, or the best of several."""
         if learned.best_of is None:
             return {FIRST: learned.name}
         behind = ", then chains" if learned.annealed else ""
@@ -172,15 +183,15 @@ class Regrets:
 # The summary of a study of generalisation: values with their intervals, and the cost of training.
 
 NEAR = 0.05
-"""Largest regret of a program that counts as near the optimum."""
+"""Largest regret of a program that counts as nearly optimal."""
 SIZES = ("smaller", "middle", "larger")
-"""Names of the thirds of the tasks by the number of loop points."""
+"""Names of the thirds of the tasks, by the size of their iteration spaces."""
 POINTS, SOONEST = 96, 1e-4
-"""Number of logarithmically spaced points at which a search is compared with the policy; the first point in seconds."""
+"""Number of costs, at equal ratios, at which a search is compared with the policy, and the first of them in seconds."""
 
 
 def summarise(study: Regrets) -> dict[str, Any]:
-    """All values of the study as a JSON object, which the page puts into words."""
+    """Summarise the study as a JSON object, from which the page is written."""
     plan = study.plan
     return {
         "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),
@@ -219,7 +230,7 @@ def _policy(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> d
 
 
 def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
-    """Values of a policy's round, and of all strategies after the same evaluations on each task with each seed."""
+    """Summarise a policy's first round of episodes, and all strategies after as many evaluations on each task and seed."""
     plan = study.plan
     evaluations, regret, seconds = study.first(search)
     ours = regret[..., None]
@@ -242,7 +253,7 @@ def _round(study: Regrets, search: str, reference: str) -> dict[str, Any]:
 
 
 def _group(study: Regrets, name: str, ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
-    """Mean regrets of a search and of the reference in a group of tasks, and their difference with its interval."""
+    """Return a search's and the reference's mean regret on a group of tasks, and their difference with its interval."""
     pair = statistics.against({"reference": -theirs}, -ours, study.plan.resamples, crossed=True)
     return {
         "group": name, "tasks": len(ours), "ours": float(ours.mean()), "theirs": float(theirs.mean()),
@@ -251,7 +262,10 @@ def _group(study: Regrets, name: str, ours: np.ndarray, theirs: np.ndarray) -> d
 
 
 def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-    """Group -> mask bool [tasks]: every operator class, with the held-out class marked, and every third by size."""
+    """Group the tasks; return a mask bool [tasks] by name for every operator class and for every third by size.
+
+    The class that was held out of training is marked in its name.
+    """
     kinds = [task.operator.name for task in tasks]
     marked = {kind: f"{kind} (class held out)" if kind == HELD_OUT else kind for kind in sorted(set(kinds))}
     found = {label: np.array([kind == own for own in kinds]) for kind, label in marked.items()}
@@ -263,11 +277,12 @@ def groups_of(tasks: Sequence[Task]) -> dict[str, np.ndarray]:
 
 
 def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -> dict[str, Any]:
-    """Costs of keeping a policy's best of several episodes, against the first strategy that reaches the policy's IQM regret.
+    """Compare the cost of training a policy and using its best of several episodes with that of searching without it.
 
     `evaluations` and `seconds` each have these entries: `ours`, the policy's cost per operator; `theirs`, the cost of the first
-    strategy, `who`, to reach the policy's regret, both None if no strategy does in the study; `training`, the cost of training;
-    and `operators`, the number of operators from which the policy costs less in total, None if the policy costs more on each.
+    strategy, `who`, to reach the policy's IQM regret, both None if no strategy does in the study; `training`, the cost of
+    training; and `operators`, the number of operators from which the policy costs less in total, None if the policy costs more on
+    each.
     """
     plan = study.plan
     evaluations, regret, seconds = study.first(learned.sampled)
@@ -285,7 +300,10 @@ def break_even(study: Regrets, learned: Contender, trained: Sequence[Trained]) -
 
 
 def _even(ours: float, places: np.ndarray, reached: Mapping[str, np.ndarray], training: float) -> dict[str, Any]:
-    """Entries of `break_even` in one unit of cost; `reached` says, for each strategy, at which costs `places` it is as good."""
+    """Return the entries of `break_even` in one unit of cost.
+
+    `ours` is the policy's cost per operator, and `reached` says, for each strategy, at which of the costs `places` it is as good.
+    """
     needed = {name: float(places[int(np.argmax(at))]) for name, at in reached.items() if at.any()}
     who = min(needed, key=lambda name: needed[name], default=None)
     theirs = None if who is None else needed[who]

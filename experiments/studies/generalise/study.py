@@ -37,7 +37,7 @@ PARTS = {
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks, seeds, ordered = summary["tasks"], summary["seeds"], _ordered(summary)
     fewer = {name: count for name, count in summary["begun"].items() if count < len(seeds)}
     told = ", ".join(f"{name} {count}" for name, count in fewer.items())
@@ -79,7 +79,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Table of regrets by evaluations, with notes on the policies' rounds."""
+    """Return the table of regrets by evaluations, with notes on the policies' rounds."""
     said = []
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
@@ -156,7 +156,7 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
 
 
 def break_even(found: dict[str, Any]) -> list[str]:
-    """Lines that compare the cost of training with the best search at equal regret."""
+    """Return the lines that compare the cost of training with that of the first search to reach the same regret."""
     rows = []
     for unit in ("evaluations", "seconds"):
         one = found[unit]
@@ -177,9 +177,9 @@ def break_even(found: dict[str, Any]) -> list[str]:
 
 POINTS = 40
 FIRST, SHORTEST = 8, 1e-3
-"""Evaluations and seconds at which the figures begin."""
+"""Numbers of evaluations and of seconds at which the figures begin."""
 PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
-"""Style of the box behind a label."""
+"""Style of the box behind a label in a figure."""
 
 
 def _bands(study: Regrets, x: np.ndarray, regret: Callable[[str, np.ndarray], np.ndarray]) -> tuple[Figure, Axes]:
@@ -213,7 +213,7 @@ def _seconds(study: Regrets, path: Path) -> str:
 
 
 def _profiles(study: Regrets, learned: Contender, path: Path) -> str:
-    """Draw performance profiles for each round of a policy, with all searches stopped after as many evaluations."""
+    """Draw a policy's performance profile for each of its rounds, with all searches stopped after as many evaluations."""
     names = [learned.name, *study.plan.strategies]
     lines = {
         name: {"color": colour, "linewidth": THIN if number else BROAD, "linestyle": LINES[number % len(LINES)]}
@@ -234,9 +234,10 @@ def regrets_of(
     study: Study[GeneralisePlan, Any], plan: GeneralisePlan, policies: Mapping[str, Sequence[Trained]], wanted: Wanted,
     console: Console,
 ) -> Regrets:  # fmt: skip
-    """Certify optima that do not ship, run the missing searches and return the regrets.
+    """Certify the optima that do not ship, run the missing searches, and return the regrets.
 
-    New certificates go to the study's folder. ValueError if no optimum is known.
+    `wanted` makes the searches from the plan, the tasks and the policies. New certificates go to the study's folder. Raise
+    ValueError if no optimum is known.
     """
     folder, nodes = study.output, plan.config["nodes"]
     with console.status(f"certified optima on {plan.hardware}"):
@@ -248,7 +249,7 @@ def regrets_of(
 
 
 class Generalisation(Study[GeneralisePlan, Regrets]):
-    """The study of policies and searches on unseen operators."""
+    """Study of trained policies and of searches on operators that no policy was trained on."""
 
     def run(self, console: Console) -> Regrets:
         """Train missing policies, certify missing optima, run missing searches, and return the regrets."""
@@ -262,11 +263,11 @@ class Generalisation(Study[GeneralisePlan, Regrets]):
         return regrets_of(self, plan, policies, searches, console)
 
     def summarise(self, found: Regrets) -> dict[str, Any]:
-        """Summary of the regrets, by `scores.summarise`."""
+        """Return the summary of the regrets, by `scores.summarise`."""
         return summarise(found)
 
     def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
-        """Draw curves and profiles; return the file names."""
+        """Draw curves of regret and performance profiles; return the file names."""
         folder = self.output
         return [
             _evaluations(found, folder / "regret_by_evaluations.png"),

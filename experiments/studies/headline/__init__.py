@@ -1,1 +1,1 @@
-"""The study of whether learned policies beat the traverser in kernel times on a GPU, with its operators and statistics."""
+"""Study of whether learned policies beat Gensor's traverser in kernel times, with its operators, scores and page."""

@@ -1,8 +1,9 @@
-"""The studies on this CPU: `gensor cpu_study [arms=NAME] [output=FOLDER] [cpu=N]`. Plans and pages: results/cpu_study.
+"""Study of learned models and policies on this CPU: `gensor cpu_study [arms=NAME] [output=FOLDER] [cpu=N]`.
 
-The arms propose programs without measurements, as on a leased GPU (`experiments.device.archive.arms`). Every different kernel
-of an operator is verified and timed once. Then the fastest of each arm's first four programs, and torch, are timed in interleaved
-rounds. Every row is written to its journal before the next is measured, and the same command resumes after any stop.
+Plans and pages are in results/cpu_study. The arms (strategies with seeds) propose programs without measurements, as on a leased
+GPU (`experiments.device.archive.arms`). Every different kernel of an operator is verified and timed once. Then the fastest of
+each arm's first four programs, and torch, are timed in interleaved rounds. Every row is written to its journal before the next is
+measured, and the same command resumes after any stop.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ from gensor_gym.operators import parse
 from gensor_gym.registry import check_known
 
 KINDS = {"columns": "policies", "learned": "models of time", "in_turn": "policies and models of time"}
-"""Learned arm -> its noun in the page's title."""
+"""Learned arm -> noun for it in the page's title."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The arms' proposals for one operator, and the operator's kernels by digest, compiled or refused."""
+    """Proposals of all arms (strategies with seeds) for one operator, and its kernels by digest: compiled, or why not."""
 
     proposals: list[Row]
     built: dict[str, Built | Measurement]
 
 
 class CpuStudy:
-    """The study in a folder."""
+    """The study's measurements in a folder: proposals, trials and interleaved rounds."""
 
     def __init__(self, study: Study, backend: NativeBackend, proposals: Journal, trials: Journal, together: Journal) -> None:
-        """Keep the journals.
+        """Keep the journals to which rows are written.
 
         `proposals` is keyed by operator, arm, seed and rank, `trials` by operator and digest, `together` by operator.
         """
@@ -62,7 +63,7 @@ class CpuStudy:
         self.proposals, self.trials, self.together = proposals, trials, together
 
     def ready(self, place: int) -> Ready:
-        """Proposals of every arm for the operator at index `place`, with the kernels still to be timed compiled."""
+        """Return every arm's proposals for the operator at index `place`, and compile their kernels unless all timing is done."""
         text = self.study.operators[place]
         rows = [row for arm in self.study.arms for row in self._proposed(text, place, arm)]
         if text in self.together.rows:
@@ -73,7 +74,7 @@ class CpuStudy:
         return Ready(rows, dict(zip(kernels, built, strict=True)))
 
     def _proposed(self, text: str, place: int, arm: Any) -> list[Row]:
-        """An arm's proposals, from the journal or newly made."""
+        """Return an arm's proposals for an operator from the journal, or make and record them."""
         known = [self.proposals.rows.get((text, arm.name, arm.seed, rank)) for rank in range(1, self.study.wanted(place) + 1)]
         if known[0] is not None:
             return [row for row in known if row is not None]
@@ -82,7 +83,7 @@ class CpuStudy:
         return rows
 
     def timed(self, place: int, ready: Ready) -> None:
-        """Run the missing trials, then the interleaved rounds."""
+        """Time the operator's kernels that have no trial yet, then the winners in interleaved rounds; record both."""
         text = self.study.operators[place]
         if text in self.together.rows:
             return
@@ -95,7 +96,10 @@ class CpuStudy:
         self.together.add({"operator": text, **self._rounds(text, ready)})
 
     def _rounds(self, text: str, ready: Ready) -> Row:
-        """Interleaved `samples` of every arm's fastest program, by digest, and of torch; empty with the `error` if that fails."""
+        """Time every arm's fastest program and torch in interleaved rounds; return a row with their samples.
+
+        `samples` are by digest and for `torch`; they are empty, with an `error`, if the timing fails.
+        """
         best = winners(ready.proposals, self.trials.rows, FIRST)  # type: ignore[arg-type]
         kernels = {digest: built.kernel for digest in best if isinstance(built := ready.built[digest], Built)}
         try:
@@ -106,14 +110,14 @@ class CpuStudy:
 
 
 def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
-    """At most `most` operators of `parts`, which name parts of Measured v1 or of ADDED, in a random order, with ADDED last."""
+    """Return at most `most` operators of the named parts of Measured v1 or `ADDED`, in random order, those of `ADDED` last."""
     listed = [*chosen(), *(added() if set(parts) & set(ADDED) else ())]
     return [str(one.operator) for one in listed if one.part in parts][:most]
 
 
 @command("cpu_study")
 def main(config: DictConfig, console: Console) -> Path:
-    """Run the missing proposals and timings, write the page, and return the folder."""
+    """Run the study: make missing proposals, time missing kernels, write the page, and return the folder."""
     check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
     check_whole(config, 0, "deep", "cpu")
     check_some(config, "arms", "parts")
@@ -135,7 +139,7 @@ def main(config: DictConfig, console: Console) -> Path:
 
 
 def write_page(folder: Path) -> None:
-    """Write `study.md` and its figures from the rows of a folder."""
+    """Write the page `study.md` and its figures from the rows in a folder."""
     page.draw(folder, folder / "cpu")
     facts = read_rows(folder / "facts.jsonl")[-1]
     unused = ", AVX-512 left unused" if facts.get("arch") == WITHOUT_AVX512 else ""

@@ -1,4 +1,4 @@
-"""The page of the study, made from raw rows: the answer first, then tables."""
+"""Page of the study of learned policies, made from raw rows: the answer first, then tables and figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
 MARGIN = 1.10
-"""Ratio of times below which the policy counts as not inferior."""
+"""Ratio of times below which the policy counts as not inferior to the traverser."""
 RESAMPLES = 10_000
 SUBJECTS = {
     "columns": "the learned policy", "learned": "the learned model of time",
@@ -31,14 +31,15 @@ SUBJECTS = {
 }  # fmt: skip
 """Learned arm -> its name in sentences."""
 MOST = 8
-"""Number of operators listed with the smallest ratios, and with the largest."""
+"""Number of operators that are listed at each end: with the smallest and with the largest ratios."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A comparison of two arms: the geometric mean of the ratios of their times, its interval and p value.
+    """Comparison of two arms (strategies with seeds) on some operators.
 
-    A mean below 1 says that the first arm is faster.
+    It has the geometric mean of the ratios of their times, its interval and p values. A mean below 1 says that the first arm is
+    faster.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Cells of a table's row."""
+        """The comparison as the cells of a table's row."""
         holm_cell = "" if math.isnan(self.p_holm) else _p(self.p_holm)
         return (self.name, str(self.operators), f"{self.ratio:.3f}", f"{self.low:.3f} to {self.high:.3f}", _p(self.p), holm_cell)
 
@@ -59,9 +60,11 @@ class Line:
 def compared(
     name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = ""
 ) -> Line:
-    """Compare the arm `ours`, by default the learned arm, with the arm `other`, averaged over seeds, after k programs.
+    """Compare the time of the fastest of the first k programs of two arms, averaged over seeds.
 
-    The bootstrap draws operators, and the same seeds of the arm for all of them.
+    `ours` is the first arm, by default the learned one; `other` is the second. With `filled`, a missing time counts as the
+    operator's slowest time; otherwise operators with a missing time are left out. The bootstrap draws operators, and the same
+    seeds of the first arm for all of them.
     """
     mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours or timed.learned, other))
     theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
@@ -75,12 +78,12 @@ def compared(
 
 
 def primary(timed: Timed) -> Line:
-    """The primary comparison of the plan."""
+    """Return the primary comparison of the plan: the learned arm with the reference on all operators."""
     return compared("all operators", timed, timed.whole, FIRST)
 
 
 def parts(timed: Timed, first: str, most: str) -> list[Line]:
-    """Comparisons: after one program (named `first`), after the most programs (named `most`), and one for each stratum."""
+    """Return the comparison after one program (named `first`), after the most programs (named `most`), and by stratum."""
     deep = timed.deep(RANKS[-1])
     lines = [compared(first, timed, timed.whole, RANKS[0])]
     lines += [compared(most, timed, deep, RANKS[-1])] if deep else []
@@ -88,7 +91,7 @@ def parts(timed: Timed, first: str, most: str) -> list[Line]:
 
 
 def secondary(timed: Timed) -> list[Line]:
-    """The secondary comparisons of the plan, with Holm's correction."""
+    """Return the secondary comparisons of the plan, with p values corrected by Holm's method."""
     most = f"first {RANKS[-1]} programs, the first {len(timed.deep(RANKS[-1]))} operators"
     lines = parts(timed, f"first program alone (k = {RANKS[0]})", most)
     others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
@@ -98,7 +101,7 @@ def secondary(timed: Timed) -> list[Line]:
 
 
 def strata(ops: Sequence[str]) -> dict[str, list[str]]:
-    """Operators by data type; if all have one data type, by whether Measured v1 has times of their class."""
+    """Group operators by data type; if all have one data type, by whether Measured v1 has times of their class."""
     parsed = {op: operators.parse(op) for op in ops}
     if len({op.dtype for op in parsed.values()}) > 1:
         names = {text: op.dtype for text, op in parsed.items()}
@@ -108,7 +111,7 @@ def strata(ops: Sequence[str]) -> dict[str, list[str]]:
 
 
 def answer(line: Line, subject: str = "the learned policy") -> str:
-    """First sentence of the page: the verdict on a comparison."""
+    """Return the first sentence of the page, which says whether `subject` beats the traverser."""
     said = f"in {line.ratio:.3f} of its time ({line.low:.3f} to {line.high:.3f}, p {_p(line.p)})"
     if line.p <= 0.05 and line.high < 1.0:
         verdict = f"Yes: {subject} beats the traverser"
@@ -122,7 +125,7 @@ def answer(line: Line, subject: str = "the learned policy") -> str:
 
 
 def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -> list[str]:
-    """Lines of the page's section.
+    """Return the lines of the page's section about a study.
 
     `folder` has the raw rows, `figures` is the prefix of the figures' file names, and `plan` is the link to the plan.
     """
@@ -177,7 +180,7 @@ def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def best_known(timed: Timed, ops: Sequence[str]) -> np.ndarray:
-    """Logarithm of the best time among the first four programs of all arms, float64 [operators]."""
+    """Return the logarithm of the best time among the first four programs of all arms, float64 [operators]."""
     found: np.ndarray = np.min([timed.logs(arm, ops, FIRST).min(axis=1) for arm in timed.arms], axis=0)
     return found
 
@@ -196,7 +199,7 @@ def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def gaps(timed: Timed, ops: Sequence[str]) -> np.ndarray:
-    """Logarithm of the policy's time over the traverser's, both averaged over seeds, float64 [operators]."""
+    """Return log(policy's time / traverser's time), both averaged over seeds, float64 [operators]."""
     found: np.ndarray = timed.logs(timed.learned, ops, FIRST).mean(axis=1) - timed.logs(REFERENCE, ops, FIRST).mean(axis=1)
     return found
 
@@ -223,7 +226,7 @@ def _p(value: float) -> str:
 # Figures of the study: ratios with intervals, the ratio of every operator, and performance profiles.
 
 def draw(folder: Path, path: Path) -> list[str]:
-    """Draw the figures of a folder's rows and save them under names that begin like `path`; return the names."""
+    """Draw the figures of the rows in a folder, save them under names that begin like `path`, and return the names."""
     timed = read(folder)
     with plt.rc_context(RC):
         made = {"study": _ratios(timed), "study_profiles": _profiles(timed)}

@@ -1,1 +1,1 @@
-"""`gensor study`: compare many strategies on recorded tasks."""
+"""Study of searches (`gensor study`): many strategies compared on recorded tasks."""

@@ -1,4 +1,4 @@
-"""Scores of a study of searches: arrays over tasks, seeds and trials, and the summary with its intervals."""
+"""Scores of a study of searches: arrays over tasks, seeds and trials, and their summary with intervals."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ from gensor_gym.registry import check_known
 # Regrets of a task's kernels, relative to the best of a recorded space or to the best that any search found.
 
 class BestKnown:
-    """Regrets relative to the fastest kernel that any search of the study found, for spaces without a complete recording."""
+    """Regrets of one operator's kernels, relative to the fastest kernel that any search of the study found.
+
+    It is used for spaces without a complete recording.
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Read the trials of all searches. ValueError if none succeeded."""
+        """Read the trials of all searches on the operator; raise ValueError if none succeeded."""
         known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
         if not known:
             raise ValueError("no trial of any search ran well: there is no best to compare with")
@@ -42,17 +45,20 @@ class BestKnown:
         self._keep({schedule: math.log(seconds / best) for schedule, seconds in known.items()})
 
     def _keep(self, regrets: dict[str, float]) -> None:
-        """Store regrets by kernel. A failed kernel has infinite regret, and is scored like the slowest kernel, with `worst`."""
+        """Store the regrets by kernel; a failed kernel, whose regret is infinite, is scored like the slowest kernel (`worst`)."""
         self._of = regrets
         self.worst = max(regret for regret in regrets.values() if math.isfinite(regret))
         self.regrets = np.minimum(list(regrets.values()), self.worst)
 
     def chance(self, length: int) -> np.ndarray:
-        """Expected regret of the best of k = 1 .. length random draws, here unknown: NaN [length]."""
+        """Return the expected regret of the best of k = 1 .. length random kernels, which is unknown here: NaN [length]."""
         return np.full(length, math.nan)
 
     def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """Regret of the best program after k = 1 .. length trials of these schedules; a failure counts as the slowest kernel."""
+        """Return the regret of the best program after k = 1 .. length trials of these schedules, float64 [length].
+
+        A failure counts as the slowest kernel.
+        """
         regrets = [min(self._of.get(self._key(text), self.worst), self.worst) for text in schedules]
         return best_so_far(regrets or [self.worst], length)
 
@@ -61,10 +67,13 @@ class BestKnown:
 
 
 class Truth(BestKnown):
-    """Regrets of all kernels of one operator in a recorded space. Schedules with the same kernel share a digest."""
+    """Regrets of one operator's kernels, relative to the fastest kernel of its completely recorded space.
+
+    Schedules with the same kernel share a digest.
+    """
 
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
-        """Read the table. ValueError if the table lacks a schedule of the space, or if no program in the table succeeded."""
+        """Read the regret of every kernel; ValueError if the table lacks a schedule, or if no program in it succeeded."""
         graph = ConstructionGraph(operator, hardware, space)
         schedules = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):  # ends at the first missing one
@@ -84,11 +93,11 @@ class Truth(BestKnown):
 
     @cached_property
     def random(self) -> np.ndarray:
-        """Expected regret of the best of k kernels drawn uniformly without replacement, for k = 1 .. number of kernels."""
+        """Expected regret of the best of k random kernels, drawn without replacement, for k = 1 .. number of kernels."""
         return expected_best(self.regrets)
 
     def chance(self, length: int) -> np.ndarray:
-        """`random` for k = 1 .. length; constant once all kernels are drawn."""
+        """Return the expected regret of the best of k = 1 .. length random kernels; constant once all kernels are drawn."""
         return best_so_far(self.random, length)
 
     def _key(self, text: str) -> str:
@@ -103,38 +112,44 @@ DIRECTIONS = ("worse", "better", "same")
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves of one strategy, float64 [tasks, seeds, trials]; a search that ended early keeps its last value."""
+    """Curves of one strategy's searches, each float64 [tasks, seeds, trials], and the searches' outcomes.
+
+    A search that ended early keeps its last value.
+    """
 
     regret: np.ndarray
-    """log(T / T*) of the best program so far; zero for kernels that are statistically tied with the best of the task."""
+    """log(T / T*) of the best program so far; zero for kernels that are statistically tied with the task's best."""
     seconds: np.ndarray
     """Recorded time of the best program so far; infinite before the first success."""
     elapsed: np.ndarray
-    """Seconds of search and recorded measurement so far."""
+    """Seconds that search and recorded measurements took so far."""
     outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a study. `broken` maps each strategy that is left out to the reason."""
+    """Scores of all strategies of a study; `broken` says why a strategy is left out."""
 
     facts: dict[str, str]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     regrets: tuple[np.ndarray, ...]
-    """Regrets of all kernels of each task, or, without a complete recording, of all kernels that a search tried."""
+    """Regrets of all kernels of each task; without a complete recording, of all kernels that a search tried."""
     curves: dict[str, Curves]
     chance: np.ndarray
-    """Expected regret of random draws of kernels without replacement, float64 [tasks, trials]; NaN if unknown."""
+    """Expected regret of the best of random kernels drawn without replacement, float64 [tasks, trials]; NaN if unknown."""
     broken: dict[str, str]
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Names of the strategies with all searches completed."""
+        """Names of the strategies whose searches all completed."""
         return tuple(self.curves)
 
     def values(self, checkpoints: tuple[int, ...], reference: str) -> Iterator[dict[str, Any]]:
-        """Yield a row for each search: regrets at the checkpoints, and log(T / T of the reference) with the same seed."""
+        """Yield a row for each search: regrets at the checkpoints (numbers of trials), and log(T / T of the reference).
+
+        The reference has the same task and seed.
+        """
         at = [k - 1 for k in checkpoints]
         other = self.curves.get(reference)
         for name, curves in self.curves.items():
@@ -150,7 +165,10 @@ class Scores:
 
 
 def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results) -> Scores:
-    """Scores from the trials of all jobs. ValueError if a task's table is incomplete, or if the strategies' spaces differ."""
+    """Compute the scores from the trials of all jobs (searches).
+
+    Raise ValueError if a task's table is incomplete, or if the strategies' spaces differ.
+    """
     first = settings.jobs[0]
     length = first.budget.trials or 1
     tasks = tuple(dict.fromkeys(job.operator for job in settings.jobs))
@@ -186,7 +204,7 @@ def _truths(
 def _curves(
     jobs: list[Job], truths: Sequence[BestKnown], length: int, outcomes: dict[str, Outcome], results: Results
 ) -> Curves:
-    """Curves of one strategy, whose jobs are sorted by task, then by seed."""
+    """Return the curves of one strategy, whose jobs are sorted by task, then by seed."""
     regret, seconds, elapsed, seeds = [], [], [], len(jobs) // len(truths)
     for i, job in enumerate(jobs):
         rows = results.rows(job)
@@ -203,7 +221,10 @@ def _curves(
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Summary of the scores as a JSON object, which the page puts into words."""
+    """Summarise the scores as a JSON object, from which the page is written.
+
+    `hypotheses` has, by strategy, what was expected before the run.
+    """
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
@@ -244,10 +265,11 @@ def _costs(curves: Curves) -> dict[str, Any]:
 
 
 def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:
-    """Verdict at every checkpoint: `as expected`, `the opposite`, `not told apart` (not significant), or `too few tasks`.
+    """Judge a hypothesis at every checkpoint: does the strategy differ from the reference in the expected direction?
 
-    With `too few tasks` no p value could be significant. If `same` was expected, a significant difference gives `worse` or
-    `better`. ValueError for an unknown direction.
+    The verdict is `as expected`, `the opposite`, `not told apart` (not significant), or `too few tasks` if no p value could be
+    significant. If `same` was expected, a significant difference gives `worse` or `better`. Raise ValueError for an unknown
+    direction.
     """
     check_known("hypothesis", direction, DIRECTIONS)
 

@@ -39,12 +39,12 @@ from gensor_gym.registry import near
 # Figures of a study: regret over trials and seconds, performance profiles, probability of improvement.
 
 MOST_BANDS = 8
-"""Most strategies for which intervals are drawn; with more, the intervals would hide each other."""
+"""Largest number of strategies for which intervals are drawn; more would hide each other."""
 POINTS = 48
 
 
 def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) -> list[str]:
-    """Write all figures; return the file names."""
+    """Draw all figures of a study of searches and return their file names."""
     looks = style.look(list(scores.strategies))
     colours = [colour for colour, _ in looks.values()]
     dashes = [LINES[colours[:i].count(colour) % len(LINES)] for i, colour in enumerate(colours)]
@@ -62,7 +62,7 @@ def draw(scores: Scores, summary: dict[str, Any], reference: str, folder: Path) 
 
 
 def _bands(lines: dict[str, dict[str, Any]], x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
-    """Draw interquartile means of curves [tasks, seeds, points], with intervals if the curves are few; return (figure, axes)."""
+    """Draw interquartile means of curves [tasks, seeds, points], with intervals if there are few; return (figure, axes)."""
     points = {"linewidth": 1.6, "markevery": max(1, len(x) // 8)}
     marked = {name: {**lines[name], **points, "marker": marker} for name, (_, marker) in style.look(list(curves)).items()}
     return bands(x, curves, marked, False, 0.12 if len(curves) <= MOST_BANDS else 0.0)
@@ -85,7 +85,7 @@ def _seconds(scores: Scores, lines: dict[str, dict[str, Any]], path: Path) -> st
 
 
 def at_seconds(curves: Curves, x: np.ndarray) -> np.ndarray:
-    """Regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
+    """Return the regret of the best program so far at the times `x`, float64 [tasks, seeds, times].
 
     Until its first trial ends, a search has the largest regret that any curve of the task begins with.
     """
@@ -130,11 +130,11 @@ SOURCES = {
         "Predicted: latencies of the model; nothing was timed.", "the fastest that any search of this study found"
     ),
 }  # fmt: skip
-"""Stamp -> (source of the times, reference of the regrets), in words."""
+"""Stamp (origin of the numbers) -> what the page says about the times and about the reference of the regrets."""
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     tasks, seeds, (source, best) = summary["tasks"], summary["seeds"], SOURCES[summary["stamp"]]
     chance = f"{CHANCE.capitalize()}: uniform draws of kernels without replacement, exactly. " if summary["chance"] else ""
     after = [f"after {k}" for k in summary["checkpoints"]]
@@ -168,7 +168,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Table of the strategies' regrets, best at the last checkpoint first, then the expectation of random draws."""
+    """Return the table of regrets: strategies by regret at the last checkpoint, then a row for random draws if it is known."""
     head = ("strategy", *(f"regret after {k}" for k in summary["checkpoints"]), "trials", "evaluations", "overhead", "training")
     lines = sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
     rows: list[tuple[Given, ...]] = [
@@ -203,10 +203,10 @@ def _differences(summary: dict[str, Any], other: str, after: list[str]) -> list[
 
 
 class SearchStudy(Study[Plan, Scores]):
-    """The study of strategies on tasks, with a job for every search."""
+    """Study of strategies on recorded tasks, with a job for every search."""
 
     jobs: Jobs
-    """Jobs of the folder, open while this process holds the folder's lock."""
+    """Jobs in the folder, open as long as this process holds the folder's lock."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve a configuration (conf/study.yaml); ValueError names an invalid setting."""
@@ -236,11 +236,11 @@ class SearchStudy(Study[Plan, Scores]):
 
     @property
     def output(self) -> Path:
-        """Folder of all files, named after the jobs by default."""
+        """Folder of all files of the study, by default named after the jobs."""
         return self.settings.output
 
     def claim(self) -> closing[Any]:
-        """Open the jobs of the folder, which locks it; return the context that closes them."""
+        """Open the jobs of the folder, which locks it; return a context manager that closes them."""
         self.jobs = Jobs(self.settings.backend, self.settings.store, self.output)
         return closing(self.jobs)
 
@@ -259,13 +259,13 @@ class SearchStudy(Study[Plan, Scores]):
         return scores_of(self.settings, outcomes, self.jobs.results)
 
     def summarise(self, found: Scores) -> dict[str, Any]:
-        """Write study_values.jsonl, with a row for each search, and return the summary."""
+        """Write study_values.jsonl with a row for each search, and return the summary."""
         values = [json.dumps(value) for value in found.values(self.checkpoints, self.said["reference"])]
         write_text(self.output / "study_values.jsonl", "\n".join(values) + "\n")
         return summarise(found, self.checkpoints, self.said["reference"], self.said["resamples"], self.hypotheses)
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
-        """Draw all figures and return the file names; empty if no strategy has completed all its searches."""
+        """Draw all figures and return the file names; none if no strategy has completed all its searches."""
         return draw(found, summary, summary["reference"], self.output) if found.strategies else []
 
     markdown, sheet = staticmethod(markdown), staticmethod(sheet)

@@ -1,1 +1,1 @@
-"""Stock learners in the environments: their tasks, training with a limit of processor time, and test episodes."""
+"""Study of stock learners of stable-baselines3 in the environments, trained under a limit of processor time."""

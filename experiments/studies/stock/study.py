@@ -28,11 +28,11 @@ from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import LEVEL
 
 AIM, LEAST = 10.0, 0.5
-"""Regrets in per cent: the aim, and the smallest value that bars show."""
+"""Regrets in per cent: the study's aim, and the smallest value that bars show."""
 
 
 def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any], folder: Path) -> str:
-    """Draw the mean regret of training episodes over processor seconds; return the file name."""
+    """Draw the mean regret of training episodes over processor seconds, write the figure, and return its file name."""
     learned = [name for name, one in summary["agents"].items() if one["seconds"]]
     figure, axes = plt.subplots(figsize=(7.4, 4.4))
     for name, (colour, marker) in style.look(learned).items():
@@ -47,7 +47,7 @@ def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any],
 
 
 def draw_regrets(summary: dict[str, Any], folder: Path) -> str:
-    """Draw the regret on the test operators, of the most probable and of the best episode; return the file name."""
+    """Draw the regret on the test operators of the most probable and of the best episode; return the figure's file name."""
     names = list(summary["agents"])
     figure, axes = plt.subplots(figsize=(7.4, 0.34 * len(names) + 1.2))
     for offset, key, colour, label in (
@@ -73,7 +73,7 @@ HEAD = ("agent", "environment", "learned", "steps", "episodes", "steps of an epi
 
 
 def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -> Trial:
-    """Trial of an agent of the configuration with a seed; ValueError for an invalid agent."""
+    """Return one training of an agent of the configuration with a seed; raise ValueError for an invalid agent."""
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
     if learner not in (*BASELINES, *CLASSES) or ground not in GROUNDS:
         known = f"{[*BASELINES, *CLASSES]} and {[*GROUNDS]}"
@@ -88,19 +88,19 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
 
 @dataclass(frozen=True)
 class Found:
-    """Rows by agent, one for each seed."""
+    """Results of the study: rows by agent, one for each seed, and the operators on which agents were tested."""
 
     lines: dict[str, list[Row]]
     tested: tuple[str, ...]
 
     def regrets(self, agent: str) -> tuple[np.ndarray, np.ndarray]:
-        """(regrets of the most probable episode, of the best of the drawn episodes): log(T / T*) [operators, seeds]."""
+        """Return log(T / T*) of the most probable episode and of the best drawn episode, [operators, seeds] each."""
         found = np.array([[line["regrets"][text] for line in self.lines[agent]] for text in self.tested])
         return found[..., 0], found[..., 1:].min(axis=-1)
 
 
 class Stock(Study[Plan, Found]):
-    """The study of agents on operators that they were not trained on."""
+    """Study of stock learners on operators that they were not trained on."""
 
     def __init__(self, config: DictConfig) -> None:
         """Resolve conf/stock.yaml; ValueError names an invalid setting."""
@@ -114,13 +114,13 @@ class Stock(Study[Plan, Found]):
         self.trials = {name: [_trial(name, one, seed, plain) for seed in plain["seeds"]] for name, one in plain["agents"].items()}
 
     def run(self, console: Console) -> Found:
-        """Run the missing trials and return all rows."""
+        """Train and test the agents that have no row yet, and return all rows."""
         wanted = [trial for trials in self.trials.values() for trial in trials]
         rows = iter(self.lines(wanted, console, run_trial))
         return Found({name: [next(rows) for _ in trials] for name, trials in self.trials.items()}, wanted[0].lists[1])
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Summary: interquartile means with intervals, and facts about training."""
+        """Return interquartile mean regrets with intervals by agent, and facts about training."""
         config = self.plan.config
         trained, tested, left = next(iter(self.trials.values()))[0].lists
         rows = [line for lines in found.lines.values() for line in lines]
@@ -152,7 +152,7 @@ class Stock(Study[Plan, Found]):
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-        """Markdown text of the page."""
+        """Return the results page as Markdown text."""
         agents, left = summary["agents"], summary["left_out"]
         lines = [
             "# Stock learners in the environments", "",
@@ -177,7 +177,7 @@ class Stock(Study[Plan, Found]):
 
     @staticmethod
     def sheet(summary: dict[str, Any]) -> Sheet:
-        """Table of regrets by agent."""
+        """Return the table of regrets by agent."""
         head = ("agent", "most probable", f"best of {summary['programs']}")
         values = {name: (one["first"], one["best"]) for name, one in summary["agents"].items()}
         return interval_sheet("IQM regret on the test part", head, values)

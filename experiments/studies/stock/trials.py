@@ -1,4 +1,4 @@
-"""Train one agent and test it on operators that it was not trained on.
+"""One training of an agent, which is then tested on operators that it was not trained on.
 
 A class of stable-baselines3 learns until its processor time is spent, and records a curve. A stopped training restarts.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from gensor_gym.env.sb3 import ConstructVecEnv
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(observations [B, O], masks bool [B, N]) -> actions [B]."""
+"""Function that chooses actions: (observations [B, O], masks bool [B, N]) -> actions [B]."""
 GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
-"""Environment -> name of its factory in `gensor_gym.env.sb3`."""
+"""Environment -> name of the function of `gensor_gym.env.sb3` that makes it."""
 CLASSES: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO, "DQN": DQN}
 POINTS = 60
 """Number of points of a learning curve.
@@ -49,10 +49,11 @@ FOREVER = 1 << 40
 def operators_of(
     trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
 ) -> tuple[tuple[str, ...], ...]:
-    """(training operators, test operators, operators of `tested` left out) as texts, the same for both environments.
+    """Return (training operators, test operators, left-out test operators) as texts, the same for both environments.
 
-    A training operator is left out if a column has more than `most_values` values. A test operator is left out if a column has
-    more values than in training, or if the operator has no certified optimum.
+    A column is a part of a schedule with its own choice of values. A training operator is left out if a column has more than
+    `most_values` values. A test operator is left out if a column has more values than in training, or if the operator has no
+    certified optimum.
     """
     known = {certificate.operator for certificate in certificates_of(hardware, space)}
     graphs = [ConstructionGraph(op, hardware, space) for op in operators.resolve(trained)]
@@ -70,7 +71,10 @@ def operators_of(
 
 
 def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
-    """First index of a column in a row -> the largest number of its values in any of the graphs."""
+    """Return, for each column of a schedule, the largest number of its values in any of the graphs.
+
+    Columns are named by their first index in a row.
+    """
     most: dict[int, int] = {}
     for graph in graphs:
         for column in graph.coordinates.movable():
@@ -79,7 +83,10 @@ def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
 
 
 def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
-    """`count` environments on one thread; each episode is about one of the operators."""
+    """Make `count` environments on one thread, in which each episode is about one of the operators.
+
+    `ground` names the environment (a key of `GROUNDS`).
+    """
     from gensor_gym.env import sb3
 
     made: ConstructVecEnv = getattr(sb3, GROUNDS[ground])(count, operator=list(ops), hardware=hardware, space=space, threads=1)
@@ -88,7 +95,7 @@ def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str)
 
 @dataclass(frozen=True)
 class Trial:
-    """An agent with a seed, and everything that its results depend on."""
+    """One training of an agent with a seed, and everything that its results depend on."""
 
     agent: str
     learner: str
@@ -107,24 +114,24 @@ class Trial:
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """(training operators, test operators, operators left out), by `operators_of`."""
+        """Training operators, test operators and left-out operators, as `operators_of` returns them."""
         return operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property
     def config(self) -> dict[str, Any]:
-        """All inputs that determine the outcome."""
+        """All inputs that determine the training's result."""
         plain = {name: value for name, value in asdict(self).items() if name != "agent"}
         marks = fingerprints([operators.parse(text) for text in self.lists[1]], self.hardware, self.space)
         return {**plain, "fingerprint": common(marks.values())}
 
     @property
     def key(self) -> str:
-        """Hash of the configuration, sixteen digits."""
+        """Hash of all inputs that determine the training's result, sixteen hexadecimal digits."""
         return short_hash(self.config)
 
 
 class Counted(VecEnvWrapper):
-    """Environment wrapper that counts illegal actions, unless the learner uses masks (`heeded`)."""
+    """Environment wrapper that counts illegal actions, unless the learner uses action masks (`heeded`)."""
 
     def __init__(self, venv: Any, heeded: bool) -> None:
         super().__init__(venv)
@@ -147,7 +154,7 @@ class Counted(VecEnvWrapper):
 
 
 class Limit(BaseCallback):
-    """Callback that ends training when its processor time is spent, and records the curve."""
+    """Callback that ends a training when its processor time is spent, and records its learning curve."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -158,11 +165,11 @@ class Limit(BaseCallback):
 
     @property
     def spent(self) -> float:
-        """Processor seconds since the start."""
+        """Processor seconds since the training began."""
         return time.process_time() - self._start
 
     def _on_step(self) -> bool:
-        """Record ended episodes; return whether to continue."""
+        """Note the episodes that ended; return False when the time is spent."""
         ended = [info["episode"] for info in self.locals["infos"] if "episode" in info]
         self._since += [(episode["regret"], episode["l"]) for episode in ended]
         self.episodes += len(ended)
@@ -182,13 +189,16 @@ class Limit(BaseCallback):
 
 
 def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, limit: Limit) -> Any:
-    """Train a model until `limit` is spent, and return it."""
+    """Train a model of stable-baselines3 until `limit` is spent, and return it."""
     torch.set_num_threads(1)
     counted = Counted(envs, learner == "MaskablePPO")
     model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
 
     def progress(*_: int) -> None:
-        """Set the remaining share of time for schedules such as DQN's exploration, since the number of steps has no limit."""
+        """Tell the model what share of its processor time is left.
+
+        Schedules, such as that of DQN's exploration, usually get the share of steps left, but steps have no limit here.
+        """
         model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
 
     model._update_current_progress_remaining = progress
@@ -196,7 +206,7 @@ def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, lim
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """Train and test an agent; return its row.
+    """Train an agent, test it on other operators, and return its row.
 
     The row has the learning curve, and for each test operator the regrets of the most probable episode and of `programs` drawn
     episodes.
@@ -223,7 +233,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
-    """Function that chooses actions by a model. If not deterministic, PPO samples and DQN explores at its final rate."""
+    """Return a function that chooses actions by a model. If not deterministic, PPO samples and DQN explores at its final rate."""
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
         given = {"action_masks": masks} if learner == "MaskablePPO" else {}
@@ -234,7 +244,7 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 
 
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
-    """(regrets by operator, mean number of steps of the drawn episodes).
+    """Test an agent; return (regrets by operator, mean number of steps of the drawn episodes).
 
     The first regret of an operator belongs to the most probable episode, or for random play to another drawn episode.
     """
@@ -253,7 +263,10 @@ def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, li
 
 
 def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """(regrets, steps) float64 [B] of every environment's first episode; NaN if an episode lasts longer than `most` steps."""
+    """Play until every environment has ended an episode; return its (regrets, steps), float64 [B] each.
+
+    With `most`, playing ends after as many steps, and an episode that lasts longer has NaN. `text` sets the operator.
+    """
     if text is not None:
         envs.set_options({"operator": text})
     observations = envs.reset()
@@ -269,7 +282,10 @@ def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = 
 
 
 def _greedy(text: str, trial: Trial) -> list[float]:
-    """Regrets of greedy descents with the model: first the descent from the unscheduled program, then all descents."""
+    """Return the regrets of up to `programs` greedy descents by the model, the first of them twice.
+
+    The first descent begins at the unscheduled program and stands for the most probable episode.
+    """
     best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
     graph = ConstructionGraph(text, trial.hardware, trial.space)
     found: list[float] = []

@@ -1,1 +1,1 @@
-"""`gensor transfer_recorded`: policies trained on recordings of one real GPU, tested on other GPUs."""
+"""Study of transfer between recorded GPUs: policies trained on recordings of some GPUs, tested on others."""

@@ -1,4 +1,4 @@
-"""The plan of a study of transfer between recorded GPUs: tasks, trainings and searches, checked and resolved."""
+"""Plan of the study of transfer between recorded GPUs: its tasks, trainings and searches, checked and resolved."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from gensor_gym.spaces import TuningSession, load_space
 
 @dataclass(frozen=True)
 class RecordedSearch:
-    """A strategy of `agents.tune` on one recorded space with one seed."""
+    """One search: a strategy of `agents.tune` on one recorded space (a kernel on a device) with one seed."""
 
     kernel: str
     device: str
     name: str
-    """Name of the search in the study."""
+    """Name of the search within the study."""
     space: str
     """Path of the recording."""
     of: str
@@ -44,7 +44,7 @@ class RecordedSearch:
 
     @property
     def key(self) -> str:
-        """Hash, sixteen digits, of everything that determines the outcome: contents of files and policies, settings and code."""
+        """Hash of everything that determines the outcome (files, policies, settings, code), sixteen hexadecimal digits."""
         strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
         if folder := strategy.pop("checkpoint", None):
             strategy["policy"] = [digest_of_file(Path(folder) / name) for name in (POLICY, CARD)]
@@ -53,12 +53,15 @@ class RecordedSearch:
         return short_hash([digest_of_file(self.space), strategy, *rest, code_digest(), self.stream(0)])
 
     def stream(self, repeat: int) -> int:
-        """Seed of a repeat's random numbers. It differs between tasks and is the same for all strategies on a task."""
+        """Return the seed of the random numbers of repeat number `repeat`.
+
+        It differs between tasks and is the same for all strategies on a task.
+        """
         return int(short_hash([self.kernel, self.device, self.seed, repeat]), 16)
 
 
 def search_recorded(search: RecordedSearch) -> dict[str, Any]:
-    """Run a search and return its row; `curves` has, for each repeat, the trials faster than all before and their seconds."""
+    """Run a search and return its row, with `curves`: for each repeat, what `improvements` returns."""
     space = load_space(search.space)
     strategy = get_strategy_of_spaces(search.of, **search.parameters)
     curves = []
@@ -73,16 +76,17 @@ def search_recorded(search: RecordedSearch) -> dict[str, Any]:
 
 
 def improvements(seconds: list[float]) -> list[list[float]]:
-    """(numbers, from 1 on, of the trials faster than all before; their seconds)."""
+    """Return [numbers, seconds] of the trials that were faster than all before; numbers count from 1."""
     best = np.minimum.accumulate([np.inf, *seconds])
     new = 1 + np.flatnonzero(best[1:] < best[:-1])
     return [new.tolist(), best[new].tolist()]
 
 
 def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
-    """Mean over repeats of log(T / T*) after the numbers of trials `checkpoints`, float64 [K].
+    """Return the mean over repeats of log(T / T*) after the numbers of trials `checkpoints`, float64 [K].
 
-    T is the slowest recorded time `cap` as long as no trial succeeded.
+    T* is the best recorded time `best`, and T that of the best trial so far. As long as no trial succeeded, T is the slowest
+    recorded time `cap`.
     """
     found = []
     for trials, seconds in curves:
@@ -92,16 +96,19 @@ def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float
 
 
 OTHERS = "all others"
-"""Stands for all devices of a kernel except the tested one."""
+"""Word in the names of searches for all devices of a kernel except the tested one."""
 MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
-"""Roles of policies. The first is tested on the recording that it trains on, so that it shows nothing about unseen devices."""
+"""Roles of policies: trained on the recording on which they are tested, and trained on another device.
+
+The first shows what a policy can memorise, and nothing about unseen devices.
+"""
 POLICY_OF, BEST_OF = "policy trained on ", "best first of "
 FROM_BEST = "policy trained on all others, from their best"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel on the tested device."""
+    """A kernel on the device on which searches are tested."""
 
     kernel: str
     device: str
@@ -109,7 +116,7 @@ class Task:
 
 @dataclass(frozen=True)
 class RecordedPlan(Plan):
-    """The resolved plan of the study."""
+    """The study's configuration, with kernels, checkpoints and strategies checked."""
 
     kernels: dict[str, tuple[str, ...]]
     """Kernel -> devices."""
@@ -122,19 +129,19 @@ class RecordedPlan(Plan):
         return [Task(kernel, device) for kernel, devices in self.kernels.items() for device in devices]
 
     def file(self, kernel: str, device: str) -> str:
-        """Path of the recording of a kernel on a device."""
+        """Return the path of the recording of a kernel on a device."""
         return str(self.config["spaces"]).format(kernel=kernel, device=device)
 
     def elsewhere(self, task: Task) -> list[str]:
-        """All other devices of the task's kernel."""
+        """Return all other devices for which the task's kernel is recorded."""
         return [device for device in self.kernels[task.kernel] if device != task.device]
 
     def others(self, task: Task) -> list[str]:
-        """Paths of the recordings of the task's kernel on all other devices."""
+        """Return the paths of the recordings of the task's kernel on all other devices."""
         return [self.file(task.kernel, device) for device in self.elsewhere(task)]
 
     def trainings(self) -> list[tuple[RecordedTraining, Path]]:
-        """(training, folder) of all policies: for every device, trained on it alone and on all other devices."""
+        """Return (training, folder) of all policies: for every device, trained on it alone and on all other devices."""
         found, config = [], self.config
         given = config["agent"], config["env"] or {}, config["timing"], config["steps"], config["num_envs"]
         for task in self.tasks:
@@ -149,11 +156,11 @@ class RecordedPlan(Plan):
         return Path(self.config["policies"]) / kernel / f"{name}_{seed}"
 
     def searches(self) -> list[RecordedSearch]:
-        """All searches of all tasks."""
+        """Return all searches of all tasks."""
         return [search for task in self.tasks for search in self._of(task)]
 
     def _of(self, task: Task) -> Iterator[RecordedSearch]:
-        """Yield the searches of a task. Deterministic searches run once."""
+        """Yield all searches of a task; deterministic ones run once."""
         config = self.config
         spent = config["repeats"], config["trials"], config["timing"]
         plain = RecordedSearch(task.kernel, task.device, "", self.file(task.kernel, task.device), "", {}, 0, *spent)
@@ -192,7 +199,7 @@ def plan_of(config: DictConfig) -> RecordedPlan:
 
 
 def _check_pattern(value: Any) -> None:
-    """Check that a path contains `{kernel}` and `{device}`, and no other field; ValueError if not."""
+    """Check that a path has the fields `{kernel}` and `{device}` and no other field; raise ValueError if not."""
     if not isinstance(value, str) or "{kernel}" not in value or "{device}" not in value:
         raise ValueError(f"spaces {value!r}: expected a path with {{kernel}} and {{device}} in it")
     try:
@@ -202,7 +209,7 @@ def _check_pattern(value: Any) -> None:
 
 
 def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
-    """Kernel -> distinct devices; ValueError unless each kernel has at least two."""
+    """Return the distinct devices of each kernel; raise ValueError unless each kernel has at least two."""
     if not isinstance(value, dict) or not value:
         raise ValueError(f"kernels {value!r}: expected lists of devices by the name of a kernel")
     for kernel, devices in value.items():
@@ -212,7 +219,7 @@ def _kernels(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _strategies(plain: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Strategy -> hyperparameters; ValueError for an invalid entry."""
+    """Return the hyperparameters of each strategy; raise ValueError for an invalid entry."""
     given = plain["strategies"]
     if not isinstance(given, dict) or not all(isinstance(values, dict | None) for values in given.values()):
         raise ValueError(f"strategies {given!r}: expected hyperparameters by the name of a strategy")

@@ -1,9 +1,9 @@
-"""Policies trained on recordings of one real GPU, tested on other GPUs: `python -m experiments transfer_recorded`.
+"""Study of policies trained on recordings of real GPUs, tested on other GPUs: `python -m experiments transfer_recorded`.
 
 Configuration: conf/transfer_recorded.yaml; results: docs/generalisation.md. The recordings are complete spaces of a kernel on
-several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials.
-They are: policies trained on another GPU, on all other GPUs, or on the tested recording itself (which shows memorisation, not
-transfer); the order of the times on the other GPUs; and plain searches.
+several GPUs, and regret is relative to the best configuration of the tested GPU. All searches have equal numbers of trials. They
+are: policies trained on another GPU, on all other GPUs, or on the tested recording itself (which shows memorisation, not
+transfer); trying configurations in the order of their times on the other GPUs; and plain searches.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SPACES = ("kernel", "device", "configurations", "ran well", "within 5 % of the b
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
-    """Markdown text of the page."""
+    """Return the results page as Markdown text."""
     head = ("search", *(f"{count} trials" for count in summary["checkpoints"]))
     sizes = [about["configurations"] for devices in summary["spaces"].values() for about in devices.values()]
     lines = [
@@ -98,7 +98,7 @@ def _spaces(summary: dict[str, Any]) -> list[str]:
 
 
 def _rows(summary: dict[str, Any], kernel: str) -> tuple[list[str], np.ndarray]:
-    """(names of searches, regrets in per cent at the shown number of trials [rows, devices]) of a kernel's matrix.
+    """Return (names of searches, regrets in per cent [searches, devices]) of a kernel, at the number of trials shown.
 
     NaN marks a search that does not exist on a device: for example, a policy trained on the tested device is not "another" one.
     """
@@ -122,13 +122,13 @@ def _matrix(summary: dict[str, Any], kernel: str) -> list[str]:
 
 
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """Table of mean regrets over all tasks."""
+    """Return the table of mean regrets over all tasks."""
     head = ("search", *(f"{count} trials" for count in summary["checkpoints"]))
     return interval_sheet("mean regret, all tasks", head, summary["regret"]["all"])
 
 
 def draw(summary: dict[str, Any], folder: Path) -> list[str]:
-    """Draw curves and matrices; return the file names."""
+    """Draw curves of regret and a matrix for each kernel; return the file names."""
     found = [_draw_matrix(summary, kernel, folder / f"matrix_{kernel}.png") for kernel in summary["kernels"]]
     return [_draw_curves(summary, folder / "curves.png"), *found]
 
@@ -180,16 +180,19 @@ class Scores:
             self.found.setdefault((row["kernel"], row["device"], row["name"]), {})[row["seed"]] = values
 
     def of(self, task: Task, name: str) -> np.ndarray:
-        """Regrets of the search `name` on a task. The regrets of a search that ran once are repeated for every seed."""
+        """Return the regrets [seeds, K] of the search `name` on a task; those of a search that ran once are repeated."""
         by_seed = self.found[task.kernel, task.device, name]
         return np.stack([by_seed.get(seed, by_seed[min(by_seed)]) for seed in self.plan.seeds])
 
     def names(self, task: Task) -> list[str]:
-        """Names of all searches of a task."""
+        """Return the names of all searches of a task."""
         return [name for kernel, device, name in self.found if (kernel, device) == (task.kernel, task.device)]
 
     def role(self, task: Task, name: str) -> np.ndarray:
-        """Regrets of a role on the tested device; a role about "another" device is the mean over all other devices."""
+        """Return the regrets of a role on a task; a role about "another" device is the mean over all other devices.
+
+        A role names the relation of a search to the tested device, such as a policy trained on another device.
+        """
         if name == MEMORISED:
             return self.of(task, POLICY_OF + task.device)
         if name in (ANOTHER, BEST_OF_ANOTHER):
@@ -198,12 +201,12 @@ class Scores:
         return self.of(task, name)
 
     def roles(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
-        """Role -> regrets [tasks, seeds, K]."""
+        """Return the regrets [tasks, seeds, K] of every role."""
         return {name: np.stack([self.role(task, name) for task in tasks]) for name in roles(self.plan)}
 
 
 def roles(plan: RecordedPlan) -> list[str]:
-    """Names of the roles that every task has."""
+    """Return the names of the roles, which every task has (see `Scores.role`)."""
     return [MEMORISED, ANOTHER, POLICY_OF + OTHERS, FROM_BEST, BEST_OF_ANOTHER, BEST_OF + OTHERS, *plan.strategies]
 
 
@@ -217,10 +220,10 @@ def _about(plan: RecordedPlan, kernel: str, device: str) -> dict[str, Any]:
 
 
 class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
-    """The study of policies and searches on recordings; its results are (rows of all searches, cards of all policies)."""
+    """Study of policies and searches on recordings; its results are (rows of all searches, cards of all policies)."""
 
     def run(self, console: Console) -> tuple[list[Row], list[Row]]:
-        """Train missing policies, run missing searches, and return rows and cards."""
+        """Train missing policies, run missing searches, and return (rows, policies' cards)."""
         plan, trainings = self.plan, self.plan.trainings()
         missing = [training for training in trainings if known_card(*training) is None]
         list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
@@ -228,7 +231,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         return self.lines(plan.searches(), console, search_recorded), cards
 
     def summarise(self, found: tuple[list[Row], list[Row]]) -> dict[str, Any]:
-        """Summary: mean regrets by role over all tasks and by kernel, paired differences, and a matrix for each kernel."""
+        """Return mean regrets by role (see `Scores.role`) over all tasks and by kernel, differences, a matrix per kernel."""
         plan, (rows, cards) = self.plan, found
         scores = Scores(plan, rows)
         groups = {"all": plan.tasks} | {kernel: [t for t in plan.tasks if t.kernel == kernel] for kernel in plan.kernels}
@@ -253,7 +256,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         }  # fmt: skip
 
     def draw(self, found: tuple[list[Row], list[Row]], summary: dict[str, Any]) -> list[str]:
-        """Draw matrices and curves; return the file names."""
+        """Draw the curves and matrices; return the file names."""
         return draw(summary, self.output)
 
     markdown, sheet = staticmethod(markdown), staticmethod(sheet)

@@ -1,1 +1,1 @@
-"""Shared parts of Gensor's tables: published numbers, searches, speeds, figures."""
+"""Tables of Gensor's paper, and what they share: published numbers, searches, speeds, figures."""

@@ -1,4 +1,4 @@
-"""Figures of Gensor's tables: our values next to the published values, on axes of the same scale."""
+"""Figures for Gensor's tables: our values next to the published values, on axes of the same scale."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from experiments.common import style
 from experiments.tables.gensor.searches import Speeds
 
 Curve = tuple[np.ndarray, np.ndarray]
-"""(x, y) of a line's points."""
+"""Points of a line, as (x, y) arrays."""
 LIBRARY = "vendor's library"
 MARKS = 10
-"""Most marks on a line."""
+"""Largest number of markers on a line."""
 
 
 def draw_operators(
     speeds: Speeds, reference: str, paper: Mapping[str, tuple[float, float, float]], figure: str, path: Path
 ) -> str:
-    """Draw the speeds relative to Ansor by operator, ours above and the paper's figure below; return the file name."""
+    """Draw speeds relative to Ansor by operator, ours above and the paper's below; write the figure, return its file name.
+
+    `paper` has the published speeds of (library, Roller, Gensor), and `figure` is the paper's name for its figure.
+    """
     names = [name for name in speeds.logs if name != reference]
     ours = {name: np.exp(np.nanmean(speeds.logs[name], axis=1)) for name in names}
     theirs = {
@@ -49,9 +52,9 @@ def draw_operators(
 def draw_curves(
     panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
 ) -> str:
-    """Draw a panel for each set of lines and return the file name; `kinds` are the kinds of the x and y axis.
+    """Draw a panel with lines for each entry of `panels` (title, lines by name); write the figure and return its file name.
 
-    A kind is "sizes", "calls", "seconds" or "share".
+    `labels` name the x and y axis, and `kinds` are their kinds: "sizes", "calls", "seconds" or "share".
     """
     with plt.rc_context(style.RC):
         canvas, grid = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False, layout="constrained")
@@ -102,14 +105,14 @@ def _dots(
 
 
 PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "autotvm", "PyTorch": "torch"}
-"""Name in the paper -> strategy of this project whose colour it gets."""
+"""Name in the paper -> strategy of this project whose colour and marker it gets."""
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Name -> (colour, mark); a strategy of the paper looks like its counterpart in this project.
+    """Return the (colour, marker) of each line; a strategy of the paper looks like its counterpart in this project.
 
-    A suffix of a strategy's name (its trials) does not change the colour. A second line of a strategy gets the next mark that no
-    other line of its colour has.
+    A suffix of a strategy's name (its trials) does not change the colour. A second line of a strategy gets the next marker that
+    no other line of its colour has.
     """
     plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}
     looks = style.look(list(dict.fromkeys((*plain.values(), "roller", "markov", "torch"))))

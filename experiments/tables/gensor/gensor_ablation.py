@@ -1,7 +1,7 @@
 """Gensor (arXiv 2502.11407), Table VI: what the graph and virtual threads add to Roller's tree.
 
-One table is predicted for an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no
-virtual threads, so that its steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
+One table is predicted for an RTX 4090, without timing; a counterpart is measured on the present hardware. A CPU has no virtual
+threads, so its steps of the ablation are Roller, Gensor's traverser in space `tree` (no inverse primitives), and the traverser.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.operators.types import Operator
 
 TOP = 10
-"""Number of programs measured; the first program is also reported alone."""
+"""Number of programs that each strategy measures; its first program is also reported alone."""
 ROLLER, TREE, PLAIN, FULL = "roller", "markov in the tree", "markov without virtual threads", "markov"
 SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table predicted by the model and a table measured on the present hardware; `limit` caps the shapes of each class."""
+    """Make a table predicted by the model and a table measured on the present hardware.
+
+    `limit` is the largest number of shapes of each class of operators.
+    """
     tiers, tables = tiers_of(config), []
     if MODEL in tiers:
         tables.append(_predicted(config, folder))
@@ -37,7 +40,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
-    """The strategies of the steps: Roller, or the traverser in the step's space."""
+    """Return the strategies to compare: Roller, or the traverser in the space that belongs to the step of the ablation."""
     return [
         Contender(ROLLER, trials)
         if name == ROLLER
@@ -80,13 +83,16 @@ def _predicted(config: DictConfig, folder: Path) -> Table:
 
 
 def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
-    """(TFLOP/s, occupancy in percent, memory busy in percent) of each program, float64 [N, 3]."""
+    """Return (TFLOP/s, occupancy in percent, memory busy in percent) of the program of each search, float64 [N, 3]."""
     profiles = ((op, profile_of(op, ended)) for op, ended in found)
     return np.array([(op.flops / of.seconds / 1e12, 100 * of.occupancy, 100 * of.memory) for op, of in profiles])
 
 
 def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
-    """Sentences on steps whose order (Roller, no virtual threads, Gensor) or size differs from the paper's."""
+    """Return sentences on the classes in which a step of the ablation gains much more or less than in the paper.
+
+    Steps are Roller, Gensor without virtual threads, and Gensor.
+    """
     said = []
     for row in rows:
         name = str(row[0]).partition(" ")[0]
@@ -133,7 +139,10 @@ def _measured(config: DictConfig, folder: Path) -> Table:
 
 
 def _timed(searches: Searches, op: Operator, steps: Sequence[str], ended: Ended) -> dict[str, np.ndarray]:
-    """Logarithms of seconds [seeds], by step followed by "/first" or "/best"; NaN if missing."""
+    """Time the first and the best program of each step's searches together; return log seconds [seeds] by label.
+
+    Labels are the step followed by `/first` or `/best`; a missing time is NaN.
+    """
     winners: dict[str, Program | None] = {}
     for step in steps:
         for seed in searches.seeds:
@@ -164,13 +173,13 @@ def _measured_row(
 
 
 def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], slow: str, fast: str) -> np.ndarray:
-    """Log seconds of `slow` minus log seconds of `fast`, [operators, seeds], for operators with times of both."""
+    """Return log seconds of `slow` minus those of `fast`, [operators, seeds], for operators on which both have all times."""
     values = np.array([logs[op][slow] - logs[op][fast] for op in ops])
     return values[np.isfinite(values).all(axis=1)]
 
 
 def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]) -> tuple[str, ...]:
-    """Sentences on steps whose mean over all operators is not in the expected order."""
+    """Return sentences on the steps that are faster than the traverser on average, which was not expected."""
     said = []
     for step in steps[:-1]:
         for which in ("first", "best"):

@@ -1,7 +1,7 @@
 """Tables like Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, for one operator.
 
-The operator is the first product of a small BERT's feed-forward layer, with a changing sequence length. A kernel of this project
-is for one shape, so that every strategy starts again at every change: its cost is construction or search plus the calls.
+The operator is the first matrix product of a small BERT's feed-forward layer, with a changing sequence length. A kernel of this
+project is for one shape, so that every strategy starts again at every change: its cost is construction or search plus the calls.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from experiments.tables.table import Cell, Table
 from gensor_gym import operators
 
 HIDDEN, INNER = 512, 2048
-"""Extents of the layer of a small BERT (four layers, hidden size 512)."""
+"""Widths of a small BERT's layer (four layers, hidden size 512)."""
 ROLLER, MARKOV = "roller", "markov"
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables and a figure for each tier: speeds by length, and the cost of a sequence of changes; `limit` caps lengths."""
+    """Make two tables and a figure for each tier: speeds by length, and the cost of a sequence of changes.
+
+    A tier is the model or measurements. `limit` is the largest number of lengths.
+    """
     check_whole(config, 1, "calls")
     tables: list[Table] = []
     for tier in tiers_of(config):
@@ -47,7 +50,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _contenders(tier: str, trials: int) -> list[Contender]:
-    """Strategies that run their first program (one trial), and strategies that choose among several programs by timing."""
+    """Return the strategies to compare: those that run their first program, and those that choose one of several by timing."""
     ten = [Contender(f"{name}, 10 timed", min(10, trials), of=name) for name in (MARKOV, ROLLER)] if tier == LIVE else []
     return [*(Contender(name, 1) for name in (MARKOV, "markov_ext", ROLLER)), *ten, Contender(ANSOR[tier], trials)]
 
@@ -90,7 +93,7 @@ def _speed_table(title: str, searches: Searches, speeds: Speeds, lengths: tuple[
 
 
 def _disagreement(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[str, ...]:
-    """Sentence on the lengths at which markov over roller differs from Gensor over Roller; empty if there are none."""
+    """Return a sentence on the lengths at which markov over roller differs from Gensor over Roller; empty if there are none."""
     ours = np.exp(np.nanmean(speeds.logs[MARKOV], axis=1))
     far = [
         f"{length}: {mine:.2f} against {theirs:.2f}"
@@ -114,7 +117,10 @@ PAPER = {MARKOV: "Gensor", ROLLER: "Roller", TORCH: "PyTorch"}
 
 
 def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int) -> tuple[tuple[Cell, ...], ...]:
-    """Rows of the table of costs; `spent` and `run` are seconds of a change and of a call by strategy, float64 [shapes]."""
+    """Return the rows of the table of costs.
+
+    `spent` and `run` are the seconds of a change of the shape and of a call, by strategy, float64 [shapes].
+    """
     total = {name: float((spent[name] + calls * run[name]).sum()) for name in spent}
     rows: list[tuple[Cell, ...]] = []
     for name in spent:
@@ -130,7 +136,7 @@ def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls:
 
 
 def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -> str:
-    """Number of calls of every shape after which (or up to which) the strategy's total is less than markov's, as text."""
+    """Return, as text, the number of calls of every shape from (or up to) which a strategy costs less in total than markov."""
     if name == MARKOV:
         return "-"
     dearer, faster = float((spent[name] - spent[MARKOV]).sum()), float((run[MARKOV] - run[name]).sum())

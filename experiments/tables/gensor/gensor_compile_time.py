@@ -23,24 +23,27 @@ from gensor_gym.operators.types import Operator
 
 CONSTRUCTING = ("markov", "markov_ext", "roller", "welder", "greedy", "beam")
 MEASURING = ("ansor", "autotvm", "random", "genetic", "tpe")
-"""Strategies that search with the model."""
+"""Strategies that search, with the model answering their trials."""
 MEASURING_LIVE = ("ansor_small", "autotvm_small", "random", "genetic")
-"""Strategies that search on hardware, each with LIVE_TRIALS trials: variants for few trials."""
+"""Strategies that search on hardware, with LIVE_TRIALS trials each: variants for few trials."""
 TOP = 10
-"""Number of programs that a constructing strategy also measures, in separate rows; Roller's authors timed ten."""
+"""Number of programs that a constructing strategy measures in its further row; Roller's authors timed ten."""
 LIVE_TRIALS = 16
 LARGEST = 2**11
-"""Largest extent at which kernels are timed on a CPU. Twice the extent takes eight times as long to verify and to time."""
+"""Largest size at which kernels are timed on a CPU. Twice the size takes eight times as long to verify and to time."""
 FLAT = 0.1
-"""A strategy is called flat if the interval of its slope of log time over log size is below this in absolute value.
+"""Bound on the slope of log time over log size: a strategy is called flat if the slope's interval is within +- FLAT.
 
-A slope of 0.1 means less than 1.15 times the time for four times the extent. The value was written down before the run.
+A slope of 0.1 means less than 1.15 times the time for four times the size. The value was written down before the run.
 """
 RESAMPLES = 2000
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table for each tier with a column for each size, the slope, and a figure; `limit` caps the sizes."""
+    """Make a table for each tier (model or measurements): seconds by size and strategy, and their slope; draw the figure.
+
+    `limit` is the largest number of sizes.
+    """
     tables = []
     if MODEL in tiers_of(config):
         trials = trials_of(config, MODEL)
@@ -86,7 +89,7 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
 
 
 def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, float]:
-    """(slope, low, high) of log seconds over log size by least squares, with the 95 % bootstrap interval over all points.
+    """Return (slope, low, high) of log seconds over log size by least squares, with the 95 % bootstrap interval over points.
 
     `seconds` is float64 [sizes, seeds] with NaN for missing values. The result is NaN with fewer than three sizes.
     """
@@ -134,7 +137,7 @@ def _conditions(searches: Searches) -> tuple[str, ...]:
 
 
 def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) -> tuple[str, ...]:
-    """Sentence on whether markov is flat; for the model's tier only its slopes."""
+    """Return a sentence on whether markov's time is flat over the size; on the model, only its slopes."""
     theirs = _slope_text(slope(published.SIZES, np.array(published.FIGURE_8["Gensor"])[:, None]))
     said = [f"The slope of Gensor's published times, all sizes: {theirs}."]
     for name, (value, low, high) in slopes.items():

@@ -26,16 +26,16 @@ from gensor_gym.graph.tables.tables import EPILOGUE_BYTES, ITEM, NUM_READS, THRE
 from gensor_gym.operators.types import Operator
 
 BESIDE = {"markov": 0, "ansor": 1}
-"""Strategy -> index of its counterpart in the published pairs."""
+"""Strategy -> index of its counterpart in the published pairs (Gensor, Ansor)."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profiler's view of a program on a GPU, computed by the model; shares are from 0 to 1."""
+    """What a profiler would show of a program on a GPU, computed by the model; shares are from 0 to 1."""
 
     seconds: float
     compute: float
-    """Share of the time in which the busier of arithmetic pipes and issue slots works."""
+    """Share of the time in which the busier of arithmetic pipes and instruction issue works."""
     memory: float
     """Share of the time in which the busiest of shared memory, L2 and DRAM works."""
     l2_hit: float
@@ -45,12 +45,12 @@ class Profile:
 
 
 def profile_of(op: Operator, found: Found) -> Profile:
-    """Profile, on an RTX 4090, of the program that a search ended with."""
+    """Return the profile, on an RTX 4090, of the program that a search ended with."""
     return profile(ConstructionGraph(op, MODEL_OF, found.outcome.space), Schedule.parse(found.outcome.schedule))
 
 
 def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
-    """The profile of a legal schedule."""
+    """Return the profile of a legal schedule on its graph's machine."""
     row, ints = plain(schedule.row), graph.tables.ints
     seconds, terms = graph.latency(schedule), graph.terms(schedule)
     resident = int(resident_blocks(row, ints))
@@ -69,7 +69,7 @@ def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of the products; `limit` caps them."""
+    """Make the table of the three matrix products; `limit` is their largest number."""
     if MODEL not in tiers_of(config):
         raise ValueError(f"tiers {list(config.tiers)}: Table V is a profile of an RTX 4090 kernel, which is by the model alone")
     searches, trials = Searches(config, folder, MODEL), trials_of(config, MODEL)
@@ -110,7 +110,7 @@ def _conditions(trials: int, seed: int) -> tuple[str, ...]:
 
 
 def _disagreement(op: str, ours: Profile, theirs: tuple[float | None, ...]) -> str:
-    """Sentence if the time differs by more than a fifth, or the share of compute by more than half; else empty."""
+    """Return a sentence if the time differs by more than a fifth, or the share of compute by more than half; else empty."""
     compute, _, _, time = theirs
     if time is None or compute is None:
         return ""

@@ -1,7 +1,7 @@
-"""A table like Gensor's figure 11 (arXiv 2502.11407) for a whole network: a small BERT whose sequence length changes.
+"""Table like Gensor's figure 11 (arXiv 2502.11407) for a whole network: a small BERT whose sequence length changes.
 
-Our compiler compiles it once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone.
-Torch's compiler compiles it once for all lengths (`dynamic=True`).
+Our compiler compiles it once for several lengths, the buckets (`agents.buckets`), and in addition for each length alone. Torch's
+compiler compiles it once for all lengths (`dynamic=True`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gensor_gym import hardware
 from gensor_gym.measure.devices.cpu import processor_name
 
 LAYERS, WIDTH, HEADS, WORDS = 4, 512, 8, 30522
-"""Extents of a small BERT (Turc et al., arXiv 1908.08962)."""
+"""Layers, width, heads and vocabulary of a small BERT (Turc et al., arXiv 1908.08962)."""
 BUCKETS = (32, 64, 128, 256, 512)
 TRIALS = 3
-"""Number of measured programs for each distinct kernel, unless configured."""
+"""Number of programs that are measured for each distinct kernel, unless it is configured."""
 AGREE = 1e-3
-"""Largest allowed difference from torch's results."""
+"""Largest absolute difference from torch's results that is allowed."""
 COLUMNS = (
     "length", "bucket", "ours, in the bucket", "ours, for the length alone", "torch", "torch.compile", "bucket over torch",
     "bucket over torch.compile", "published: Gensor over PyTorch",
@@ -41,9 +41,9 @@ Side = Callable[..., tuple[Any, ...]]
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """The table of lengths, at most `limit` of them. Making the table takes five minutes on one core.
+    """Make the table with at most `limit` lengths, which takes five minutes on one core.
 
-    ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
+    Raise ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
     """
     if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
         raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")
@@ -74,12 +74,12 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def inputs_of(length: int) -> tuple[torch.Tensor, ...]:
-    """Ids, segments, and a mask of ones."""
+    """Draw the network's inputs of a sequence length: token ids, segments, and a mask of ones."""
     return drawn((Ids((length,), WORDS), Ids((length,), 2), Ids((length,), 2, 1)), seed=length)
 
 
 def timed(sides: Mapping[str, Side], length: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of a call of each side, in interleaved rounds. ValueError if a result differs from torch's."""
+    """Return the seconds of a call of each contestant in interleaved rounds; ValueError if a result differs from torch's."""
     given, wanted = inputs_of(length), sides["eager"](*inputs_of(length))
     for name, side in sides.items():
         error = max(float((torch.as_tensor(made) - one).abs().max()) for made, one in zip(side(*given), wanted, strict=True))

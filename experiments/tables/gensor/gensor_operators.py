@@ -37,17 +37,20 @@ FIGURES = (
     ("orin_nano", "figure 7", ORIN, published.FIGURE_7),
 )
 TOP = 10
-"""Number of programs that the constructing strategies measure, as many as Roller measures."""
+"""Number of programs that each constructing strategy measures, which is as many as Roller measures."""
 FAR = 1.25
-"""Two ratios disagree if they differ by a larger factor, or are on different sides of 1 and differ by more than 1.05."""
+"""Factor by which two ratios may differ; they also disagree if they are on different sides of 1 and differ by over 1.05."""
 
 
 Figure = dict[str, tuple[float, float, float]]
-"""Operator of a figure of the paper -> speeds of (library, Roller, Gensor) relative to Ansor's."""
+"""Operator of a figure of the paper -> published speeds of (library, Roller, Gensor) relative to Ansor's."""
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables and a picture for every figure and for the present hardware; `limit` caps the shapes of a class."""
+    """Make two tables and a plot for each of the paper's figures, and for this machine.
+
+    The setting `limit` is the largest number of shapes of each class of operators.
+    """
     tables: list[Table] = []
     if MODEL in tiers_of(config):
         for hardware, figure, names, paper in FIGURES:
@@ -58,7 +61,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def _contenders(config: DictConfig, tier: str) -> list[Contender]:
-    """All contenders, Ansor last. The constructing strategies measure their first ten programs, also with the model."""
+    """Return the strategies to compare, Ansor last; those that construct measure their first ten programs, also on the model."""
     ansor = Contender(ANSOR[tier], trials_of(config, tier))
     trials = min(ansor.trials, TOP)
     ours = [Contender(name, trials) for name in ("markov", "markov_ext", "roller")]
@@ -141,7 +144,7 @@ def _conditions(searches: Searches, found: list[Contender], rounds: int) -> str:
 
 
 def _disagreements(speeds: Speeds, classes: list[str], paper: Figure) -> tuple[str, ...]:
-    """Sentences, with a possible cause, on every class whose ratios disagree."""
+    """Return sentences, with a possible cause, on every class in which our ratio and the paper's disagree."""
     said = []
     for name in classes:
         _, _, _, theirs = published.class_means(paper, name)
@@ -153,7 +156,7 @@ def _disagreements(speeds: Speeds, classes: list[str], paper: Figure) -> tuple[s
 
 
 def differ(ours: float, theirs: float) -> bool:
-    """Whether two ratios disagree (see FAR)."""
+    """Return whether two ratios disagree: they differ by more than a factor `FAR`, or are clearly on different sides of 1."""
     apart = max(ours, theirs) / min(ours, theirs)
     return apart > FAR or (ours - 1.0) * (theirs - 1.0) < 0 and apart > 1.05
 
@@ -169,4 +172,4 @@ WHY = {
     "avg_pool2d": "Pools move far more bytes than they compute; the shapes differ, and Roller takes its rules for plain "
     "operators there, of which ours has the alignment alone.",
 }
-"""Class -> possible causes of a disagreement; these explanations were not tested."""
+"""Class of operators -> possible causes of a disagreement, which were not tested."""

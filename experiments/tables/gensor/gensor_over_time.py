@@ -28,16 +28,16 @@ from experiments.tables.table import Cell, Table
 from gensor_gym.operators.types import Operator
 
 OPERATORS = {MODEL: (RTX_4090, 2), LIVE: (HOST, 2)}
-"""Tier -> (stand-in shapes, number of shapes per class unless `limit` is set)."""
+"""Tier (model or measurements) -> (operators, number per class unless `limit` is set)."""
 NEAR = 0.9
-"""Share of the best speed of any strategy that a search has to reach to count as nearly done."""
+"""Share of the best speed of any strategy from which on a search counts as nearly done."""
 POINTS = 160
-"""Number of points of a curve."""
+"""Number of points of a drawn curve."""
 SLOWEST = "Ansor"
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """A table and a figure for each tier."""
+    """Make a table and a figure for each tier (model or measurements)."""
     tables = []
     for tier in tiers_of(config):
         names, some = OPERATORS[tier]
@@ -74,7 +74,7 @@ def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: l
 
 
 def _finals(searches: Searches, ops: list[Operator], found: list[Contender]) -> dict[str, float]:
-    """Speed of every strategy's winners relative to the best, timed together: geometric means by name."""
+    """Time the winners of all strategies together; return each strategy's speed relative to the best, in geometric mean."""
     speeds = speeds_of(searches, ops, found, found[0].name)
     logs = np.log(np.stack([speeds.seconds[one.name] for one in found]))
     relative = np.exp(np.nanmean(np.nanmin(logs, axis=(0, 2), keepdims=True) - logs, axis=(1, 2)))
@@ -82,7 +82,10 @@ def _finals(searches: Searches, ops: list[Operator], found: list[Contender]) -> 
 
 
 def _row(one: Contender, searched: list[tuple[Found, float]], finals: dict[str, float]) -> tuple[Cell, ...]:
-    """Row of medians over searches; `searched` pairs each search with the best seconds of any strategy on its operator."""
+    """Return a strategy's row: medians over its searches, and its speed in the end.
+
+    `searched` pairs each search with the best seconds of any strategy on its operator.
+    """
     first, then, near, total = [], [], [], []
     for found, best in searched:
         at, seconds = _best(found.rows)
@@ -102,7 +105,7 @@ def _median(values: list[float]) -> float | None:
 
 
 def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """(seconds since the start, fastest seconds so far) of the trials, from the first that succeeded."""
+    """Return (seconds since the start, fastest seconds so far) of the trials, from the first that succeeded on."""
     at = np.array([row["elapsed_s"] for row in rows], dtype=float)
     seconds = np.array([np.inf if row["seconds"] is None else row["seconds"] for row in rows])
     best = np.minimum.accumulate(seconds) if len(seconds) else seconds
@@ -110,7 +113,7 @@ def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple[str, ...]:
-    """Sentence on how much later and how much faster ansor is than markov, in our results and in the paper's."""
+    """Return a sentence on how much later and how much faster ansor is than markov, here and in the paper."""
     by_name = {one.name: row for one, row in zip(found, rows, strict=False)}
     markov, ansor = by_name["markov"], next(row for name, row in by_name.items() if name.startswith("ansor"))
     if not all(isinstance(cell, float) for row in (markov, ansor) for cell in (row[1], row[5], row[6])):
@@ -131,7 +134,7 @@ def _over(above: Cell, below: Cell) -> str:
 def _draw(
     searches: Searches, ended: Ended, best: dict[Operator, float], found: list[Contender], folder: Path
 ) -> str:
-    """Draw the speed of the best kernel over time next to the published curve.
+    """Draw the speed of the best kernel over time next to the published curve; write the figure and return its file name.
 
     The speed is the arithmetic mean over searches; a search without a kernel has speed 0.
     """
@@ -154,7 +157,7 @@ def _draw(
 
 
 def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The speed so far at every time of the grid."""
+    """Return a search's best speed so far at every time of `grid`; 0 before the first time in `at`."""
     places = np.searchsorted(at, grid, side="right")
     return np.concatenate([[0.0], shares])[places]
 

@@ -1,4 +1,4 @@
-"""Searches for tables of papers: resumable jobs on one hardware, answered by its model or timed.
+"""Searches for tables of papers: jobs on one hardware, which its model answers or which are timed.
 
 Outcomes, trials and timings stay in the folder of the table, so that a stopped command resumes without repetition.
 """
@@ -30,17 +30,17 @@ from gensor_gym.operators.types import Operator
 
 MODEL, LIVE = "model", "live"
 TIERS = (MODEL, LIVE)
-"""Tiers: the analytic model of the paper's hardware, and timing on the present hardware."""
+"""Ways to make a table: on the analytic model of the paper's hardware, or by timing on the present hardware."""
 MODEL_OF = "rtx4090"
 MODEL_TRIALS, LIVE_TRIALS = 256, 32
-"""Trials of the searches that measure, unless the configuration or the table sets them."""
+"""Numbers of trials of the searches that measure, for each tier, unless the configuration or the table sets them."""
 ANSOR = {MODEL: "ansor", LIVE: "ansor_small"}
-"""Tier -> Ansor's variant for the tier's number of trials."""
+"""Tier -> variant of Ansor for the tier's number of trials."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A strategy in a table: its name in the table, its trials, and its registered name `of` if that differs."""
+    """A strategy in a table: its name there, its number of trials, and its registered name `of` if that differs."""
 
     name: str
     trials: int
@@ -54,7 +54,7 @@ Program = tuple[Schedule, float]
 
 @dataclass(frozen=True)
 class Found:
-    """A finished search; `rows` are its trials, as in results.jsonl."""
+    """A finished search: its outcome, and its trials as rows of results.jsonl."""
 
     outcome: Outcome
     rows: list[dict[str, Any]]
@@ -72,13 +72,14 @@ class Found:
 
 
 class Searches:
-    """Searches on one hardware in one folder."""
+    """Searches on one hardware, by its model or timed, whose results are kept in one folder."""
 
     def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str | None = None, alone: bool = False) -> None:
-        """`config` is from conf/reproduce.yaml. By default, tier `model` is an RTX 4090 and tier `live` the configured hardware.
+        """Open the folder of the searches, which are answered by the model of an RTX 4090 or timed on the configured hardware.
 
-        `alone` runs one search at a time, for reported wall times. ValueError if the seeds are not a list of seeds, the hardware
-        is not present, or the folder is in use.
+        `config` is from conf/reproduce.yaml, and `tier` is `model` or `live`; `hardware` replaces that of the tier. `alone` runs
+        one search at a time, for reported wall times. Raise ValueError if the seeds are not a list of seeds, the hardware is not
+        present, or the folder is in use.
         """
         self.tier = tier
         self.seeds = list(config.seeds)
@@ -95,13 +96,13 @@ class Searches:
         self._console = Console(stderr=True, highlight=False)
 
     def stamp(self, published: str = MODEL_OF) -> Stamp:
-        """Stamp of a table of these searches next to numbers published for the hardware `published`."""
+        """Return the origin of these searches' numbers, for a table with numbers published for the hardware `published`."""
         if self.tier == MODEL:
             return Stamp.PREDICTED
         return Stamp.REPRODUCED if self.hardware.name == published else Stamp.REPLICATED
 
     def run(self, operators: Iterable[Operator], contenders: Sequence[Contender]) -> Ended:
-        """Run the missing searches of every contender on every operator with every seed; return all results."""
+        """Run the searches of every strategy on every operator with every seed that are missing; return all results."""
         jobs = {
             (op, one.name, seed): self._job(op, one, seed) for op in operators for seed in self.seeds for one in contenders
         }
@@ -114,7 +115,7 @@ class Searches:
         return {key: Found(ended[job.key], self._jobs.results.rows(job)) for key, job in jobs.items()}
 
     def retimed(self, op: Operator, winners: Mapping[str, Program | None]) -> Comparison:
-        """Time the winners and torch together, interleaved. With the model, only compare the winners' latencies."""
+        """Time the winners on an operator and torch together, interleaved; on the model, only compare the winners' latencies."""
         return self._retimer.compare(op, {label: won for label, won in winners.items() if won is not None})
 
     def _job(self, op: Operator, one: Contender, seed: int) -> Job:
@@ -136,16 +137,16 @@ class Searches:
 
 
 Ended = dict[tuple[Operator, str, int], Found]
-"""(operator, name of the contender, seed) -> finished search."""
+"""(operator, name of the strategy in the table, seed) -> finished search."""
 
 
 def trials_of(config: DictConfig, tier: str, live: int = LIVE_TRIALS) -> int:
-    """Number of trials of the searches that measure: the configuration's, else MODEL_TRIALS or `live`, depending on the tier."""
+    """Return the number of trials of each search: the configuration's, else `MODEL_TRIALS` on the model and `live` if timed."""
     return int(config.model_trials or MODEL_TRIALS) if tier == MODEL else int(config.trials or live)
 
 
 def tiers_of(config: DictConfig) -> tuple[str, ...]:
-    """The requested tiers; ValueError for an unknown tier."""
+    """Return the tiers (`model`, `live`) that the configuration requests; raise ValueError for an unknown one."""
     tiers = tuple(config.tiers)
     if not tiers or set(tiers) - set(TIERS):
         raise ValueError(f"tiers {list(tiers)}: expected some of {', '.join(TIERS)}")
@@ -155,12 +156,12 @@ def tiers_of(config: DictConfig) -> tuple[str, ...]:
 # Speeds of strategies relative to a reference, by operator and by class, with intervals.
 
 FEW = 3
-"""Least number of operators for a bootstrap."""
+"""Least number of operators for which an interval is bootstrapped."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds of every name (strategies, and torch if it was timed) on every operator with every seed.
+    """Speeds of several strategies, and of torch if it was timed, on every operator with every seed.
 
     `logs` [operators, seeds] are logarithms of the reference's time over the name's own time, NaN if missing. `low` and `high`
     are the ends of 95 % intervals over the rounds of timing. `seconds` are medians. With the model, an interval has length zero.
@@ -174,16 +175,16 @@ class Speeds:
     seconds: dict[str, np.ndarray]
 
     def class_logs(self, name: str, of: str | None) -> np.ndarray:
-        """`logs` of a class (None: all) on the operators for which every name has a value, so that means are comparable."""
+        """Return `logs` of the operators of a class (None: all) on which every name has a value, so that means are comparable."""
         return self.logs[name][self.complete(of)]
 
     def complete(self, of: str | None) -> np.ndarray:
-        """Mask bool [operators] of a class's operators (None: all) on which every name has a time with every seed."""
+        """Return a mask bool [operators] of a class's operators (None: all) on which every name has a time with every seed."""
         whole = np.all([np.isfinite(logs).all(axis=1) for logs in self.logs.values()], axis=0)
         return whole & np.array([of is None or op.name == of for op in self.operators])
 
     def cell(self, name: str, at: int) -> str | None:
-        """Text of the geometric mean over seeds on one operator; if timed, with the widest interval over seeds."""
+        """Return the text of a speed on one operator: geometric mean over seeds and, if timed, the widest interval over seeds."""
         logs = self.logs[name][at]
         if not np.isfinite(logs).any():
             return None
@@ -192,7 +193,7 @@ class Speeds:
 
 
 def speeds_of(searches: Searches, operators: Sequence[Operator], contenders: Sequence[Contender], reference: str) -> Speeds:
-    """Search, time all winners for an operator together, and compare with the contender named `reference`."""
+    """Run the searches, time all winners on an operator together, and return their speeds relative to strategy `reference`."""
     found, seeds = searches.run(operators, contenders), searches.seeds
     names = [one.name for one in contenders] + ([TORCH] if searches.tier == LIVE else [])
     shape = (len(operators), len(seeds))
@@ -211,7 +212,7 @@ def speeds_of(searches: Searches, operators: Sequence[Operator], contenders: Seq
 def _fill(
     made: dict[str, dict[str, np.ndarray]], timed: Comparison, at: tuple[int, int], name: str, seed: int, reference: str
 ) -> None:
-    """Enter the values of one name and seed, if it and the reference were timed."""
+    """Enter the times and speeds of one name and seed into the arrays, if it and the reference were timed."""
     mine, other = (timed.samples.get(_label(of, seed)) for of in (name, reference))
     if mine:
         made["seconds"][name][at] = float(np.median(mine))
@@ -222,9 +223,9 @@ def _fill(
 
 
 def mean_text(logs: np.ndarray) -> str:
-    """Text of the geometric mean exp(mean(logs)) of logs [operators, seeds], with its bootstrap interval.
+    """Return the text of the geometric mean exp(mean(logs)) of logs [operators, seeds], with its bootstrap interval.
 
-    Fewer than FEW operators have no interval; without any operator the text is a dash.
+    Fewer than `FEW` operators have no interval; without any operator the text is a dash.
     """
     if not logs.size:
         return "-"
@@ -236,11 +237,11 @@ def mean_text(logs: np.ndarray) -> str:
 
 
 def rates(speeds: Speeds, name: str) -> list[float | None]:
-    """TFLOP/s on every operator, from the geometric mean of seconds over seeds; None if missing."""
+    """Return the TFLOP/s of a strategy on every operator, from the geometric mean of seconds over seeds; None if missing."""
     rows = zip(speeds.operators, speeds.seconds[name], strict=True)
     return [op.flops / float(np.exp(np.nanmean(np.log(s)))) / 1e12 if np.isfinite(s).any() else None for op, s in rows]
 
 
 def _label(name: str, seed: int) -> str:
-    """Label of a winner in a comparison; torch has no seed."""
+    """Return the label of a winner among the samples of a comparison; torch has no seed."""
     return name if name == TORCH else f"{name}/{seed}"

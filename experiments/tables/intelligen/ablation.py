@@ -1,7 +1,7 @@
-"""Contribution of each of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
+"""Ablation of IntelliGen's steps: graph transformation, placement, and choice of instructions are left out in turn.
 
-On the model, a variant is its fastest program by prediction, of its whole space. Measured, the few programs that the model
-predicts to be fastest are timed, and the winners are timed again, alternately.
+On the model, a variant without a step is its fastest program by prediction, of its whole space. Measured, the few programs that
+the model predicts to be fastest are timed, and the winners are timed again, alternately.
 """
 
 from __future__ import annotations
@@ -47,13 +47,16 @@ from gensor_gym.operators.inputs import random_inputs
 
 @dataclass(frozen=True)
 class Chain:
-    """The nodes of an operator that need kernels, each as an operator; every output of the operator comes from one of them."""
+    """A fused operator without fusion: each of its nodes that needs a kernel, as an operator of its own.
+
+    Every output of the operator comes from one of them.
+    """
 
     graph: Dataflow
     parts: tuple[Dataflow, ...]
 
     def bound(self, kernels: Mapping[Dataflow, BuiltKernel], inputs: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Function that calls the kernels of all parts in order on preallocated tensors."""
+        """Return a function that calls the kernels of all nodes in order, with tensors allocated beforehand between them."""
         known = dict(zip((value.name for value in self.graph.inputs), inputs, strict=True))
         calls = []
         parts = {part.returns[0]: part for part in self.parts}
@@ -75,7 +78,10 @@ class Chain:
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """Split an operator into one operator for each node that needs a kernel; ValueError if an output is only a broadcast."""
+    """Split a fused operator into one operator for each node that needs a kernel.
+
+    Raise ValueError if an output is only a broadcast.
+    """
     nodes = dict(graph.nodes)
     if repeated := [name for name in graph.returns if isinstance(nodes.get(name), Broadcast)]:
         raise ValueError(f"{graph}: output {repeated[0]} is a broadcast, expected a node that has a kernel")
@@ -84,7 +90,7 @@ def chain_of(graph: Dataflow) -> Chain:
 
 
 def _alone(graph: Dataflow, nodes: Mapping[str, Node], name: str, node: Node) -> Dataflow:
-    """One node as an operator, with the broadcasts that it reads."""
+    """Return one node as an operator of its own, with the broadcasts that it reads."""
     repeated: list[tuple[str, Node]] = []
     read: dict[str, Value] = {}
     for at in node.inputs:
@@ -97,24 +103,31 @@ def _alone(graph: Dataflow, nodes: Mapping[str, Node], name: str, node: Node) ->
 
 
 PROTOCOL = 1
-"""Version of the timing. It is raised with each change, so that operators are timed again."""
+"""Version of the timing procedure; it is raised with each change, so that operators are timed again."""
 TRIALS, ROUNDS = 3, 7
 MODEL_OF = "cascade_lake"
 FULL, APART, DRAM, TEMPLATE = "all steps", "no graph transformation", "no placement", "no choice of instructions"
 VARIANTS = (APART, DRAM, TEMPLATE)
 _STEPS = 16
-"""Number of steps of a task in the fixed template of instructions."""
+"""Largest number of steps of a task in the fixed template of instructions."""
 Allowed = Callable[[np.ndarray], np.ndarray]
-"""Legal rows int32 [B, ROW] -> mask bool [B] of the rows that a variant may use."""
+"""Function from legal rows (schedules) int32 [B, ROW] to a mask bool [B] of those that a variant may use."""
 
 
 def _in_dram(rows: np.ndarray) -> np.ndarray:
-    """Mask of rows without placement: a value that several passes read is reloaded or ends its kernel."""
+    """Return a mask of the rows (schedules) that leave every value between passes in DRAM.
+
+    An input is loaded again, and a computed value ends its kernel.
+    """
     return np.count_nonzero(rows[:, HEADER:], axis=1) == 0
 
 
 def _as_template(rows: np.ndarray) -> np.ndarray:
-    """Mask of rows that follow the template: one row and the widest vector per step, at most _STEPS steps, plain stores."""
+    """Return a mask of the rows (schedules) that follow a fixed template.
+
+    In the template a step computes one row with the widest vectors, a task has the largest possible number of steps up to
+    `_STEPS`, and stores are plain.
+    """
     header = GirSchedule.columns(rows)
     vector, loop = header["vector"], header["loop"]
     plain = (header["tile"] == 1) & (header["rows"] == 1) & (header["streaming"] == 0)
@@ -123,14 +136,14 @@ def _as_template(rows: np.ndarray) -> np.ndarray:
 
 
 WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
-"""Variant -> mask of the variant's schedules in an operator's space.
+"""Variant of the ablation -> mask of the schedules of an operator's space that it may use.
 
-Without graph transformation every node has its own space.
+The variant without graph transformation is missing: there, every node has its own space.
 """
 
 
 def one_thread(name: str) -> Hardware:
-    """A CPU with one core in use; ValueError for a GPU."""
+    """Return a machine's CPU with one core in use; raise ValueError for a GPU."""
     hardware = machines.get(name)
     if hardware.kind != "cpu":
         raise ValueError(f"hardware={name}: the ablation of table intelligen is of C, expected a CPU")
@@ -138,12 +151,12 @@ def one_thread(name: str) -> Hardware:
 
 
 def operators(config: DictConfig) -> list[Dataflow]:
-    """The suite's operators, at most `limit`."""
+    """Return the operators of the suite, at most `limit`."""
     return [fused_operator(text) for text in list(stand_in())[: config.limit]]
 
 
 def ranked(graph: GirGraph, variant: str) -> np.ndarray:
-    """Rows int32 [B, ROW] that a variant may use, sorted by predicted seconds."""
+    """Return the rows int32 [B, ROW] (schedules) that a variant may use, sorted by predicted seconds."""
     table = graph.table
     numbers = np.flatnonzero(table.reachable)
     numbers = numbers[np.argsort(table.seconds[numbers], kind="stable")]
@@ -155,7 +168,7 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 # By the model
 
 def predicted(config: DictConfig) -> Table:
-    """Table of every variant's fastest program on the model."""
+    """Make the table of every variant's fastest program on the model."""
     hardware, rows = one_thread(MODEL_OF), []
     for op in operators(config):
         graph = GirGraph(op, hardware)
@@ -169,7 +182,10 @@ def predicted(config: DictConfig) -> Table:
 # Measured
 
 def measured(config: DictConfig, folder: Path) -> Table:
-    """Table of every variant's fastest of a few programs, timed again alternately. Finished operators are not timed again."""
+    """Make the table of the fastest of a few programs of every variant, timed again alternately.
+
+    Operators that are finished are not timed again.
+    """
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
@@ -189,7 +205,7 @@ def measured(config: DictConfig, folder: Path) -> Table:
 
 
 def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, config: DictConfig) -> dict[str, Any]:
-    """Seconds of every variant and its slowdown; RuntimeError if an output is wrong."""
+    """Time every variant of an operator; return a row with its seconds and slowdown. RuntimeError if an output is wrong."""
     store = config.store or str(Path(config.output) / "trials.sqlite")
 
     def fastest(part: Dataflow, variant: str) -> GirSchedule:
@@ -237,7 +253,10 @@ def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequ
 # By the model and measured
 
 def _table(title: str, stamp: Stamp, found: Sequence[tuple[str, float, list[float]]], notes: tuple[str, ...]) -> Table:
-    """Table with a row for each operator and a row of geometric means; `found`: (operator, seconds of all steps, slowdowns)."""
+    """Make a table with a row for each operator and a row of geometric means.
+
+    `found` has (operator, seconds with all steps, slowdown without each step).
+    """
     rows: list[tuple[Cell, ...]] = [(op, seconds_text(spent), *slower) for op, spent, slower in found]
     means = np.exp(np.mean(np.log([slower for _, _, slower in found]), axis=0))
     rows.append((f"geometric mean of {len(found)}", None, *(float(mean) for mean in means)))

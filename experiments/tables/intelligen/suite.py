@@ -1,4 +1,4 @@
-"""Tables of the results of `suite=fused`: the suite next to the averages of IntelliGen's abstract, and Ansor's NRM."""
+"""Tables from the results of `suite=fused`: the suite next to the averages of IntelliGen's abstract, and Ansor's NRM."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ LARGE = (
     "softmax(m=16384, n=4096)", "layernorm(m=16384, n=4096)", "rmsnorm(m=16384, n=4096)", "add_layernorm(m=16384, n=4096)",
     "swiglu(m=8192, n=11008)", "bias_gelu(m=16384, n=4096)",
 )  # fmt: skip
-"""Operators with tensors of 256 MB and more, for which a device's copy rate is a fair reference."""
+"""Large operators, with tensors of 256 MB and more, for which a device's copy rate is a fair reference."""
 TARGET = 0.85
-"""Aim on a device, as a share of the memory's rate."""
+"""Aim for the large operators on a device, as a share of its copy rate."""
 
 
 def predicted(config: DictConfig) -> Table:
-    """Table with a row for each operator of the suite and each large operator; without NVRTC its columns are empty."""
+    """Make the table of what the model and NVRTC say about each operator of the suite and each large operator.
+
+    Without NVRTC its columns are empty.
+    """
     chosen = [*list(stand_in())[: config.limit], *LARGE[: config.limit]]
     columns = (
         "operator", "schedule", "time by the model", "share of the floor's speed", "launches", "registers", "spilled bytes",
@@ -69,15 +72,18 @@ def _row(text: str) -> tuple[Cell, ...]:
 
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
-"""Results that are part of the repository."""
+"""File of results that is part of the repository."""
 PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
-"""Machine -> (average, largest) speed-up in the abstract, over "current most performant frameworks" that it does not name."""
+"""Kind of machine -> (average, largest) speed-up in the abstract, over "current most performant frameworks", not named there."""
 _NRM = "nrm/"
 Row = dict[str, Any]
 
 
 def tables(path: Path, limit: int | None) -> list[Table]:
-    """Tables of the suite and of Ansor's NRM from a file of results; ValueError if it has no operator compared with peers."""
+    """Make the tables of the suite and of Ansor's NRM from a file of results, with at most `limit` operators.
+
+    Raise ValueError unless the file has operators compared with peers, from one run.
+    """
     lines = list(read_rows(path))
     timed = [row for row in lines if row.get("kind") == "operator" and suite.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]

@@ -1,1 +1,1 @@
-"""Shared parts of the tables of Ansor and AutoTVM: studies and figures."""
+"""What the tables of Ansor and AutoTVM share: studies and figures."""

@@ -1,7 +1,7 @@
-"""Ansor's task scheduler (figure 10): two networks at once under one budget of trials, with and without parts of Ansor.
+"""Ansor's task scheduler (figure 10): two networks tuned at once under one budget of trials, with parts of Ansor left out.
 
-These searches cover many tasks, so that they cannot be jobs of a study. Each search, a variant with a seed, has its own file,
-and existing files are reused.
+These searches cover many tasks, so that they cannot be jobs of a study. Each search, a variant with a seed, has its own file, and
+existing files are reused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOTES = (
 
 
 def make(folder: Path, overrides: Sequence[str]) -> Table:
-    """Run missing searches; return the table with its figure."""
+    """Run the missing searches and make the table with its figure."""
     config = compose([f"experiment={NAME}", *overrides], name="study")
     plain: Any = OmegaConf.to_container(config, resolve=True)
     tasks, seeds = plain["tasks"], plain["seed"] if isinstance(plain["seed"], list) else [plain["seed"]]
@@ -76,7 +76,10 @@ def make(folder: Path, overrides: Sequence[str]) -> Table:
 
 
 def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
-    """A sentence for each hypothesis, from paired ratios over the seeds at the end, by intervals without correction."""
+    """Return a sentence for each hypothesis, from paired ratios over the seeds at the end.
+
+    Intervals decide, without correction for several hypotheses.
+    """
     lines = []
     for name, said in tasks["hypotheses"].items():
         ratios = np.log(curves[name][..., -1] / curves[tasks["reference"]][..., -1])
@@ -92,19 +95,25 @@ def verdicts(curves: dict[str, np.ndarray], tasks: dict[str, Any]) -> list[str]:
 
 
 def _born(curves: dict[str, np.ndarray]) -> int:
-    """First trial at which every search has a program for every task."""
+    """Return the index of the first trial at which every search has a program for every task."""
     return int(max((values > 0).argmax(axis=2).max() for values in curves.values()))
 
 
 def _cell(values: np.ndarray) -> str:
-    """Cell of the median of speeds [1, seeds] with its interval; a dash if a search still lacks a program for some task."""
+    """Return a table cell with the median of speeds [1, seeds] and its interval.
+
+    It is a dash if a search still lacks a program for some task.
+    """
     if not values.all():
         return "-"
     return with_interval(values, statistic=lambda of: float(np.median(of)))
 
 
 def _search(plain: dict[str, Any], variant: str, seed: int, folder: Path) -> list[float]:
-    """Speed by trials of one search, from its file or run now: minus the objective, 0 until every task has a program."""
+    """Return the speed of one search after each trial, from its file or by running it.
+
+    The speed is minus the objective, and 0 until every task has a program.
+    """
     tasks = plain["tasks"]
     given = dict(tasks["variants"][variant])
     ops = _operators(tasks)
@@ -150,7 +159,7 @@ def _speeds(plain: dict[str, Any], given: dict[str, Any], seed: int) -> list[flo
 
 
 def _baseline(ops: list[Any], plain: dict[str, Any]) -> np.ndarray:
-    """Seconds of the unscheduled programs, which only set the scale of the speed-ups."""
+    """Return the seconds of the tasks' unscheduled programs, which only set the scale of the speed-ups."""
     hw = hardware.get(plain["hardware"])
     graphs = [ConstructionGraph(op, hw, plain["space"]) for op in ops]
     return np.array([graph.latency(graph.initial()) for graph in graphs])

@@ -1,4 +1,4 @@
-"""Run or resume the studies behind tables of search strategies, and give their results for rows and notes."""
+"""Studies behind the tables of search strategies: run or resumed, with their results as cells and notes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Study:
-    """Results of a study; `folder` contains its page, figures and trials."""
+    """A study that was run: its scores and summary, and the folder with its page, figures and trials."""
 
     name: str
     folder: Path
@@ -34,18 +34,18 @@ class Study:
 
     @property
     def stamp(self) -> Stamp:
-        """Stamp of the study's numbers."""
+        """Origin of the study's numbers."""
         return Stamp(self.summary["stamp"])
 
     @property
     def checkpoints(self) -> list[int]:
-        """Numbers of trials at which results are reported."""
+        """Numbers of trials after which results are reported."""
         found: list[int] = self.summary["checkpoints"]
         return found
 
     @property
     def conditions(self) -> str:
-        """Sentence on the conditions of our numbers."""
+        """Sentence on the conditions under which our numbers were made."""
         said = self.summary
         seeds = len(said["seeds"])
         over = "operators and seeds" if seeds > 1 else "operators"
@@ -55,14 +55,14 @@ class Study:
         )
 
     def regrets(self, name: str) -> list[Cell]:
-        """Cells of a strategy's interquartile mean regret with interval at every checkpoint; None if the strategy is left out."""
+        """Return cells of a strategy's interquartile mean regret with interval at every checkpoint; None if it is left out."""
         line = self.summary["strategies"].get(name)
         if line is None:
             return [None] * len(self.checkpoints)
         return [interval_text(value, 1) for value in line["regret"]]
 
     def difference(self, name: str, other: str) -> Cell:
-        """Cell of the paired difference of regret after the last checkpoint, with its interval; None if unknown."""
+        """Return the cell of the paired difference of regret after the last checkpoint, with its interval; None if unknown."""
         found = self.summary["strategies"].get(name, {}).get("over", {}).get(other)
         if found is None:
             return None
@@ -70,7 +70,7 @@ class Study:
         return f"{100 * value['mean']:+.1f} % [{100 * value['low']:+.1f}, {100 * value['high']:+.1f}]"
 
     def verdicts(self) -> list[str]:
-        """A sentence for each hypothesis: the expectation, and the result at each checkpoint."""
+        """Return a sentence for each hypothesis (expectation and result at each checkpoint) and for each left-out strategy."""
         lines = []
         for name, said in self.summary["hypotheses"].items():
             beside = said.get("beside", self.summary["reference"])
@@ -80,7 +80,10 @@ class Study:
 
 
 def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
-    """Run or resume the study of the experiment `name` in a folder of this name; finished searches are not repeated."""
+    """Run or resume the study of the experiment `name` in a folder of this name, and return it.
+
+    Searches that are finished are not repeated.
+    """
     place = folder / name
     config = compose([f"experiment={name}", f"output={place}", *overrides], name="study")
     scores, summary = SearchStudy(config)(Console(stderr=True))
@@ -88,14 +91,14 @@ def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
 
 
 def speeds(scores: Scores, name: str) -> np.ndarray:
-    """Speed relative to the task's best program, 1 being the best, float64 [tasks, seeds, trials]."""
+    """Return a strategy's speed relative to the task's best program (1: the best), float64 [tasks, seeds, trials]."""
     return np.exp(-scores.curves[name].regret)
 
 
 def with_interval(
     values: np.ndarray, digits: int = 2, statistic: Callable[[np.ndarray], float] = lambda of: float(np.exp(np.log(of).mean()))
 ) -> str:
-    """Text of a statistic of ratios [tasks, seeds], by default their geometric mean, and of the ends of its interval."""
+    """Return the text of a statistic of ratios [tasks, seeds], by default their geometric mean, with its interval."""
     low, high = statistics.bootstrap(statistic, values, resamples=RESAMPLES)
     return f"{statistic(values):.{digits}f} [{float(low):.{digits}f}, {float(high):.{digits}f}]"
 
@@ -108,11 +111,14 @@ COLUMNS = 3
 LINES = ("-", "--", ":", "-.")
 
 Panels = Mapping[str, Mapping[str, np.ndarray]]
-"""Title -> name -> speeds [tasks, seeds, points] or [tasks, seeds, trials]."""
+"""Title of a panel -> name of a line -> speeds [tasks, seeds, points] or [tasks, seeds, trials]."""
 
 
 def draw_speeds(panels: Panels, path: Path, x: Sequence[float] | None = None) -> str:
-    """Write the figure and return its file name. The points are at `x`, by default 1, 2, .. trials; panels share both axes."""
+    """Draw speeds with intervals, a panel for each entry of `panels`, write the figure, and return its file name.
+
+    The points are at `x`, by default 1, 2, .. trials; panels share both axes.
+    """
     with plt.rc_context(style.RC):
         width = 5.2 if len(panels) == 1 else 3.7
         figure, grid = style.panels(len(panels), COLUMNS, (width, 3.0), sharex=True, sharey=True)

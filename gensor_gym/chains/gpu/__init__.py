@@ -1,1 +1,4 @@
-"""Chains on GPUs: schedules and their graph, limits of the hardware, the analytic model, and the passes over tiles of keys."""
+"""Chains of two matrix products (attention) on GPUs: schedules, construction graph, limits, analytic model.
+
+`stream.py` divides the work between the products into passes over tiles of keys.
+"""

@@ -1,4 +1,4 @@
-"""Operands of a chain as arrays that the tensor memory accelerator (TMA, sm_90) copies, if a tensor map can describe them."""
+"""Descriptions of a chain's operands for the tensor memory accelerator (TMA, sm_90), which copies boxes of arrays."""
 
 from __future__ import annotations
 
@@ -8,26 +8,33 @@ from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.gpu.tiles import ITEM, is_deep
 
 ALIGNED = 16 // ITEM
-"""Elements in 16 bytes. Offset and strides of a tensor map are multiples of this number (`cuTensorMapEncodeTiled`)."""
+"""Number of 16-bit elements in 16 bytes. Offset and strides of a tensor map are multiples of it (`cuTensorMapEncodeTiled`)."""
 MOST_DIMENSIONS = 5
 """Largest number of dimensions of a tensor map (`cuTensorMapEncodeTiled`)."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The matrices of all batch elements as one array of rank R. Dimensions are outermost first, the innermost contiguous."""
+    """The matrices of all batch elements as one array of R dimensions, as a tensor map describes it.
+
+    Dimensions are outermost first, and the innermost is contiguous.
+    """
 
     matrix: Matrix
     shape: tuple[int, ...]  # [R] elements
     strides: tuple[int, ...]  # [R - 1] elements, of all dimensions but the innermost
     batch: tuple[tuple[int, int], ...]
-    """(divisor, extent) of each of the R - 2 batch dimensions: an element's index is `element / divisor % extent`."""
+    """(divisor, extent) of each of the R - 2 batch dimensions.
+
+    The index of a batch element along it is `element / divisor % extent`.
+    """
 
 
 def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:
-    """Arrays of the left and both right operands for tensor maps; None if a tensor map cannot describe one of them.
+    """Describe the left operand and both right operands of a chain for tensor maps.
 
-    The left operand must be contiguous along the reduction; a right operand may be contiguous along either axis.
+    Return None if a tensor map cannot describe one of them. The left operand must be contiguous along the reduction; a right
+    operand may be contiguous along either axis.
     """
     one, other = chain.products
     found = [_boxes(chain, chain.left, deep=True, extents=(one.rows, one.inner))]
@@ -38,7 +45,10 @@ def boxes_of(chain: Chain) -> tuple[Boxes, Boxes, Boxes] | None:
 
 
 def _boxes(chain: Chain, matrix: Matrix, deep: bool, extents: tuple[int, int]) -> Boxes | None:
-    """Array of a matrix that is contiguous along its columns (`deep`), or along its rows."""
+    """Describe a matrix for a tensor map.
+
+    The matrix must be contiguous along its columns if `deep`, else along its rows; otherwise the result is None.
+    """
     steps, sizes = ((matrix.row, matrix.column), extents) if deep else ((matrix.column, matrix.row), extents[::-1])
     batch = _batch(chain.batch, matrix.batch)
     row = steps[0] or -(-sizes[1] // ALIGNED) * ALIGNED  # a single row has no stride of its own
@@ -50,7 +60,11 @@ def _boxes(chain: Chain, matrix: Matrix, deep: bool, extents: tuple[int, int]) -
 
 
 def _batch(extents: tuple[int, ...], steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """(divisor, extent, stride) of the batch in as few dimensions as possible, outermost first, without those of stride 0."""
+    """Express the batch in as few dimensions as possible, outermost first.
+
+    Return (divisor, extent, stride) of each: an element's index is `element / divisor % extent`. Dimensions of stride 0 are
+    omitted.
+    """
     found, below = list[tuple[int, int, int]](), 1
     for extent, step in zip(reversed(extents), reversed(steps), strict=True):
         if step and extent > 1:

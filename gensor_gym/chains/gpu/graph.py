@@ -1,4 +1,4 @@
-"""The graph of schedules of one chain of products (attention) on a GPU, with the interface that searches use."""
+"""The construction graph of schedules of a chain of two products (attention) on a GPU, with the interface that searches use."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ ACTIONS = actions_of(FIELDS)
 
 
 class GpuChainGraph(FieldGraph[GpuChainSchedule]):
-    """Construction graph of a chain on a GPU: nodes are schedules of `operator` for `hardware`, edges raise or lower a field."""
+    """Construction graph of a chain of two products on a GPU.
+
+    Nodes are schedules of `operator` for `hardware`, edges raise or lower one field.
+    """
 
     actions, kind, parts = ACTIONS, GpuChainSchedule, TERMS
     model: GpuChainModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Recognise the chain and build its model.
+        """Recognise the operator as a chain and build its analytic model.
 
-        ValueError if it is not a chain, if no kernel on tensor cores exists or fits, or for another space.
+        ValueError if it is not a chain, if no kernel on tensor cores exists or fits, or for another space than `gir`.
         """
         if hardware.kind != "gpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: expected a GPU and space gir")
@@ -40,14 +43,14 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
 
     @cached_property
     def fastest(self) -> float:
-        """Predicted time of the fastest schedule, in seconds."""
+        """Predicted time of the fastest legal schedule, in seconds."""
         return min(float(self.latencies(rows).min()) for rows in self.enumerate())
 
     @property
     def apart(self) -> float:
-        """Lower bound, in seconds, on the time of three separate kernels for both products and the nest (our reconstruction).
+        """Lower bound in seconds on the time of three separate kernels, for both products and for the loops between them.
 
-        It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
+        It is our own estimate. It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
         """
         scores = self.chain.elements * self.chain.rows * self.chain.columns
         nbytes = self.operator.compulsory_bytes + 4 * ITEM * scores

@@ -1,4 +1,4 @@
-"""Conditions under which a chain has a kernel on a GPU's tensor cores."""
+"""Conditions under which a chain of two products has a kernel on a GPU's tensor cores."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.types import Hardware
 
 _FIRST = 80
-"""Compute capability 8.0, the first with cp.async and with instructions of 16 elements along the reduction."""
+"""Compute capability 8.0, the first with asynchronous copies and with instructions of 16 elements along the reduction."""
 
 
 def check(chain: Chain, hardware: Hardware) -> None:
-    """Check that a chain has a kernel on tensor cores of a machine; ValueError with the reason if not."""
+    """Check that a chain of two products has a kernel on a GPU's tensor cores; ValueError with the reason if not."""
     if fault := _fault(chain, hardware):
         raise ValueError(f"{chain.graph.name} on {hardware.name}: {fault}")
 
 
 def has_wgmma(chain: Chain, hardware: Hardware) -> bool:
-    """Whether a chain with a tensor-core kernel also has one with wgmma: on sm_90, if tensor maps describe all operands."""
+    """Return whether a chain also has a kernel with wgmma, in addition to mma.sync.
+
+    The machine must be sm_90, and tensor maps must be able to describe all operands.
+    """
     return hardware.arch == "sm_90" and boxes_of(chain) is not None
 
 

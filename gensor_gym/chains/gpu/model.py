@@ -1,10 +1,11 @@
-"""The analytic model of chains on a GPU: predicted seconds of many schedules at once.
+"""The analytic model of chains (attention) on a GPU: predicted seconds of many schedules at once.
 
-A block's step processes one tile of keys: two products on tensor cores, and between them the nest's instructions on the scores.
-Exponentials run at the rate of the special-function units. With mma.sync, products of one warp overlap the nest of another. A
-step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of computation (on
-the slowest multiprocessor) and traffic, plus a share of the shorter, plus a launch. The form is our reconstruction after
-FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements. Rates and latencies are the machine's.
+A block's step processes one tile of keys: two products on tensor cores, and between them the row nest's instructions on the
+scores. Exponentials run at the rate of the special-function units. With mma.sync, products of one warp overlap the nest of
+another. A step waits for shuffles, a barrier, and the part of a load that the stages do not hide. The time is the longer of
+computation (on the slowest multiprocessor) and traffic, plus a share of the shorter, plus a launch. The form is our
+reconstruction after FlashAttention-2 (arXiv 2307.08691, section 3) and was not checked by measurements. Rates and latencies are
+the machine's.
 """
 
 from __future__ import annotations
@@ -30,41 +31,54 @@ from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "products", "nest", "staging", "exposed", "memory")
-"""Terms of the latency in seconds: launch, both products, instructions of the nest, shared memory, waits, and memory traffic."""
-_SPECIAL, _BANK = 16, 128
-"""Exponentials (CUDA C++ Programming Guide, arithmetic throughput from 8.0 on) and bytes of shared memory per unit and clock."""
-_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
-"""Instructions of a load with its address, a score in addition to its cells, a power, a step; bytes of a copy. Our estimates.
+"""Names of the terms of the predicted time, in seconds.
 
-A power takes a maximum, a multiply-add, the function itself and a sum.
+In order: launch, both products, instructions of the row nest, shared memory, waits, and memory traffic.
+"""
+_SPECIAL, _BANK = 16, 128
+"""Exponentials and bytes of shared memory that a multiprocessor processes in one clock.
+
+Source of the exponentials: CUDA C++ Programming Guide, arithmetic throughput from 8.0 on.
+"""
+_LOAD, _SCORE, _POWER, _ROW, _COPY_BYTES = 4.0, 2.5, 5.0, 30.0, 16
+"""Estimates for the model of a block's time.
+
+Instructions of a load with its address, of a score besides the nest's functions, of an exponential and of a step; then bytes of a
+copy. An exponential with a running maximum takes a maximum, a multiply-add, the function itself and a sum.
 """
 _TURN, _BEGIN = 200.0, 1500.0
-"""Cycles that a step waits for shuffles, exponentials and barrier, and cycles of a block besides its steps: our estimates."""
+"""Cycles in which a step waits for shuffles, exponentials and barrier; cycles of a block besides its steps. Our estimates."""
 _HIDDEN = 0.25
-"""Share of the shorter of computation and traffic that is not hidden with one stage. Each further stage halves it."""
+"""Share of the shorter of computation and traffic that one stage does not hide behind the longer.
+
+Each further stage halves it.
+"""
 
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GpuChainModel:
-    """Limits and analytic model of one chain on one GPU."""
+    """Limits and analytic model of one chain of two products (attention) on one GPU."""
 
     chain: Chain
     hardware: Hardware
 
     @cached_property
     def room(self) -> Room:
-        """Resources of the chain's blocks."""
+        """Shared memory, registers and threads of the chain's blocks."""
         return Room(self.chain, self.hardware)
 
     @cached_property
     def stream(self) -> Stream:
-        """Passes of the nest along tiles of keys."""
+        """Passes over tiles of keys in which the work between the products is done."""
         return Stream.of(self.chain)
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each schedule of int32 [B, ROW] is legal, bool [B]: a block fits the machine, no value is needlessly large."""
+        """Return whether each schedule of int32 [B, ROW] is legal, bool [B].
+
+        A block must fit the machine, and no field may be needlessly large.
+        """
         header, chain = GpuChainSchedule.columns(rows), self.chain
         below = GpuChainSchedule.next_below
         wide = header["tensor"] == 2
@@ -86,7 +100,10 @@ class GpuChainModel:
         return found
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds, float64 [B, 1 + len(TERMS)], of schedules int32 [B, ROW]: the total, then each term."""
+        """Predict the seconds of schedules int32 [B, ROW].
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
+        """
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
         steps = self.stream.passes * self._tiles(header)
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
@@ -110,17 +127,21 @@ class GpuChainModel:
 
     @staticmethod
     def _round(steps: np.ndarray, busy: np.ndarray, wait: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles in which a multiprocessor finishes `resident` concurrent blocks."""
+        """Return the cycles in which a multiprocessor finishes `resident` concurrent blocks of `steps` steps each.
+
+        In each step a block computes for `busy` cycles and waits for `wait` cycles, in which the other blocks can compute.
+        """
         found: np.ndarray = steps * np.maximum(resident * busy, busy + wait)
         return found
 
     @staticmethod
     def _busy(header: Columns, parts: Columns, longest: np.ndarray, resident: np.ndarray) -> np.ndarray:
-        """Cycles [B] of a block's step when other blocks are resident.
+        """Return the cycles [B] of one step of a block when other blocks run on the same multiprocessor.
 
-        With mma.sync, warps overlap. With wgmma, a step computes products, then the nest: half of the shorter is hidden if a
-        consumer overlaps both, two thirds if consumers also take turns. This predicts 517, 610 and 649 TFLOP/s for heads of 128
-        on an H100; arXiv 2407.08608, section 3, reports 570 with neither and 640 to 660 with both (recalled).
+        `parts` are the cycles by functional unit, `longest` the largest of them. With mma.sync, warps overlap. With wgmma, a step
+        computes products, then the nest: half of the shorter is hidden if a consumer overlaps both, two thirds if consumers also
+        take turns. This predicts 517, 610 and 649 TFLOP/s for heads of 128 on an H100; arXiv 2407.08608, section 3, reports 570
+        with neither and 640 to 660 with both (quoted from memory).
         """
         together = np.maximum(1.0, resident * header["warps"] / PARTITIONS)
         warps = longest + (sum(parts.values()) - longest) / together
@@ -130,7 +151,10 @@ class GpuChainModel:
         return found
 
     def _step(self, header: Columns) -> Columns:
-        """Cycles [B] of one step of a block alone on a multiprocessor, for each functional unit."""
+        """Return the cycles [B] of one step of a block that is alone on a multiprocessor, for each functional unit.
+
+        The units are tensor cores (`products`), arithmetic between the products (`nest`) and shared memory (`staging`).
+        """
         hw, room = self.hardware, self.room
         rows, keys = self.room.rows(header), header["keys"]
         scores, wide = rows * keys, header["tensor"] == 2
@@ -146,7 +170,10 @@ class GpuChainModel:
         return {"products": products, "nest": nest, "staging": staging}
 
     def _beside(self, header: Columns) -> np.ndarray:
-        """Instructions [B] of a warp's step that do not depend on its number of scores: copies, folds, rescaling of sums."""
+        """Return the number [B] of a warp's instructions per step that do not depend on its number of scores.
+
+        They are copies, the end of reductions, and the rescaling of sums.
+        """
         copies = self.room.buffer_bytes(header) / _COPY_BYTES / (header["warps"] * WARP) * (header["tensor"] == 1)
         rescaled = self.room.out // 2 if self.stream.running is not None else 0
         found: np.ndarray = _LOAD * copies + header["heights"] * (rescaled + _ROW) + _ROW
@@ -154,7 +181,7 @@ class GpuChainModel:
 
     @cached_property
     def _of_score(self) -> tuple[float, float]:
-        """(instructions, exponentials) per score and pass, on average over all passes."""
+        """(instructions, exponentials) for each score in one pass over the keys, on average over all passes."""
         instructions = powers = 0.0
         for place in range(self.stream.passes):
             instructions += _SCORE
@@ -172,12 +199,18 @@ class GpuChainModel:
         return instructions / self.stream.passes, powers / self.stream.passes
 
     def _late(self, header: Columns, busy: np.ndarray) -> np.ndarray:
-        """Cycles [B] that a step waits for its tile from the L2 cache, beyond those that earlier steps hide."""
+        """Return the cycles [B] that a step waits for its tile from the L2 cache.
+
+        Tiles are loaded some stages ahead, so the time of earlier steps is subtracted.
+        """
         latency = self.hardware.level("l2").latency * self.hardware.clock
         return np.maximum(0.0, latency - (header["stages"] - 1) * busy)
 
     def _memory(self, header: Columns, blocks: np.ndarray) -> np.ndarray:
-        """Seconds [B] of the traffic: every block reads all keys and values, and its rows of the nest's tensors."""
+        """Return the seconds [B] of the memory traffic.
+
+        Every block reads all keys and values, and its rows of the tensors that the row nest reads.
+        """
         one, other = self.chain.products
         read = self.room.rows(header) * self.chain.columns * 4 * self._loads
         tiles = ITEM * self.chain.columns * (self.stream.passes * one.inner + other.columns)

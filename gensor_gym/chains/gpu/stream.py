@@ -1,9 +1,11 @@
-"""The passes of a chain's nest over tiles of its columns. Registers hold the scores of one tile only.
+"""The passes over tiles of keys in which a chain's row nest turns scores into weights.
+
+Registers hold the scores of one tile only.
 
 A reduction along the columns is complete only after a pass. So a nest takes one pass for each reduction that depends on another,
 and every pass computes the scores again. Weights that are exp(x - max(x)) times a scalar of the row take one pass fewer, with a
-running maximum: when it grows, the sums so far are rescaled. The scalar multiplies the finished output. This is
-FlashAttention-2 (Dao, arXiv 2307.08691, section 3.1) if the scalar is 1 / sum(exp(x - max(x))).
+running maximum: when it grows, the sums so far are rescaled. The scalar multiplies the finished output. This is FlashAttention-2
+(Dao, arXiv 2307.08691, section 3.1) if the scalar is 1 / sum(exp(x - max(x))).
 """
 
 from __future__ import annotations
@@ -22,23 +24,26 @@ _ONE, _ZERO = Constant(1.0), Constant(0.0)
 
 @dataclass(frozen=True)
 class Running:
-    """Weights that are exponentials times a scalar of the row, computed with a running maximum."""
+    """Weights that can be computed with a running maximum: exp(x - max(x)) times a scalar of the row, as in softmax."""
 
     power: str
-    """Name of the cell exp(x - max(x))."""
+    """Name of the value exp(x - max(x))."""
     of: str
-    """Name of the cell x."""
+    """Name of the value x."""
     top: str
-    """Name of the cell max(x)."""
+    """Name of the value max(x)."""
     sums: tuple[str, ...]
-    """Names of the sums of powers that `factor` needs."""
+    """Names of the sums of exp(x - max(x)) that `factor` needs."""
     factor: Expression
-    """The scalar of the row, an expression of cells without columns: weights = power * factor."""
+    """The scalar of the row by which exp(x - max(x)) is multiplied: weights = power * factor."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The passes of a nest along its columns. The last pass computes the weights; without a nest it is the only one."""
+    """The passes over tiles of keys in which a chain's row nest turns scores into weights.
+
+    The last pass computes the weights; without a nest it is the only one.
+    """
 
     nest: RowNest | None
     weights: str
@@ -47,7 +52,7 @@ class Stream:
 
     @classmethod
     def of(cls, chain: Chain) -> Stream:
-        """Plan the passes of a chain's nest, with a running maximum if the weights allow one."""
+        """Plan the passes over tiles of keys for a chain, with a running maximum if its weights allow one."""
         nest = chain.middle
         if nest is None:
             return cls(None, chain.scores, None, 1)
@@ -57,11 +62,11 @@ class Stream:
         return cls(nest, weights, running, last + 1)
 
     def reductions(self, place: int) -> tuple[Cell, ...]:
-        """Reductions that are complete after pass `place`, except those of the running maximum."""
+        """Return the reductions that are complete after pass `place` over the keys, except those of the running maximum."""
         return tuple(cell for cell in self._needed if cell.is_reduction and cell.stage == place + 1)
 
     def wide(self, place: int) -> tuple[Cell, ...]:
-        """Cells that vary along the columns and are computed in pass `place`, in order."""
+        """Return the values with an element for every score that pass `place` over the keys computes, in order."""
         if self.nest is None:
             return ()
         ends = [source for cell in self.reductions(place) for source in cell.sources]
@@ -71,7 +76,10 @@ class Stream:
         return tuple(cell for cell in self.nest.cells if cell.name in found and cell.wide)
 
     def numbers(self, place: int) -> tuple[Cell, ...]:
-        """Cells with one scalar a row that are computed after pass `place`, in order; -1 means before the first pass."""
+        """Return the values with one number per row that are computed after pass `place` over the keys, in order.
+
+        A `place` of -1 means before the first pass.
+        """
         last = place == self.passes - 1
         return tuple(
             cell for cell in self._needed
@@ -80,7 +88,7 @@ class Stream:
 
     @cached_property
     def _needed(self) -> tuple[Cell, ...]:
-        """Cells that the weights depend on, in order, except the reductions of the running maximum."""
+        """Values that the weights depend on, in order, except the maximum and the sums that the running maximum replaces."""
         if self.nest is None:
             return ()
         ends, own = [self.weights], set[str]()
@@ -91,7 +99,10 @@ class Stream:
 
 
 def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool], known: Iterable[str] = ()) -> set[str]:
-    """Names of the cells `ends` and all that they depend on, except `known`; a cell is traced further only if `follows` holds."""
+    """Return the names of the values `ends` and of all values that they depend on, except those in `known`.
+
+    A value's sources are traced only if `follows` is true for the value.
+    """
     found, waiting, out = set[str](), list(ends), set(known)
     while waiting:
         name = waiting.pop()
@@ -102,7 +113,10 @@ def _behind(nest: RowNest, ends: Iterable[str], follows: Callable[[Cell], bool],
 
 
 def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
-    """The weights as multiples of `power`; None unless it is exp(x - max(x)) and all other reductions are complete in time."""
+    """Describe the weights as multiples of the exponential `power`, for a running maximum.
+
+    Return None unless `power` is exp(x - max(x)) and all other reductions are complete in an earlier pass.
+    """
     shifted, factor = shifted_power(nest, power.name), _factor(nest, Operand(weights), power.name)
     if shifted is None or factor is None:
         return None
@@ -116,7 +130,7 @@ def _running(nest: RowNest, power: Cell, weights: str) -> Running | None:
 
 
 def _factor(nest: RowNest, part: Expression, power: str) -> Expression | None:
-    """The scalar of the row such that `part` is `power` times that scalar; None if there is none."""
+    """Return the scalar of the row by which `power` is multiplied in the expression `part`; None if there is no such scalar."""
     match part:
         case Operand(name) if name == power:
             return _ONE

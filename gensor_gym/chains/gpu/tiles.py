@@ -5,17 +5,21 @@ from __future__ import annotations
 from gensor_gym.chains.chain import Matrix
 
 HEIGHT, DEPTH = 16, 16
-"""Rows of an instruction of a warp, and its elements along the reduction."""
+"""Number of rows of one instruction of a warp, and its number of elements along the reduction."""
 PAD = 8
-"""Elements of padding after each row of a tile for mma.sync: 16 bytes, so that eight consecutive rows use different banks."""
+"""Number of padding elements after each row of a tile for mma.sync.
+
+They are 16 bytes, so that eight consecutive rows use different banks.
+"""
 ITEM = 2
 """Bytes of an element."""
 WARP = 32
 
 
 def is_deep(matrix: Matrix) -> bool:
-    """Whether a right operand's tile has a row for each element of the reduction, because columns are adjacent in memory.
+    """Return whether the tile of a right operand has one row in shared memory for each element of the reduction.
 
-    Otherwise the tile has a row for each column. A single row or column (stride 0) may have either layout.
+    This is so if columns are adjacent in memory; otherwise the tile has one row for each column. A single row or column (stride
+    0) may have either layout.
     """
     return matrix.column == 1 or (matrix.column == 0 and matrix.row != 1)

@@ -1,4 +1,4 @@
-"""Generator of C for CPU programs: plan, loops over tasks and tiles, packing. `micro/` has the micro-kernel.
+"""Generator of C for CPU programs: the plan of a kernel, loops over tasks and tiles, packing. `micro/` has the micro-kernel.
 
 A task computes a task tile of the output on one thread, one block of the reduction after another. If the reduction is split,
 tasks of one tile each take a chunk of these blocks. Loops over L1 tiles call the micro-kernel, which computes a register tile:

@@ -1,4 +1,4 @@
-"""Pack int8 and bfloat16 convolutions in groups of channels: place the channels of a group next to each other."""
+"""Packing of int8 and bfloat16 convolutions in groups of channels, which places the channels of a group next to each other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 
 
 def helper_text(plan: LoopPlan) -> str:
-    """C helpers that pack rows of pixels and panels of filters."""
+    """Return the text of C helpers that pack rows of pixels and panels of filters."""
     if not plan.groups_bytes:
         return pairs.INTERLEAVE + pairs.CHANNELS
     padding = f"packed[i] = {int(plan.op.pad_value)};"  # the operator's pad value instead of zeros
@@ -60,7 +60,10 @@ def helper_text(plan: LoopPlan) -> str:
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
-    """Write C that packs the image: one call for each row of pixels and group of channels."""
+    """Write C that packs the image of a convolution, with one call for each row of pixels and group of channels.
+
+    `runs` are the image's dimensions as loops.
+    """
     outer, inner = runs[:-1], runs[-1]
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
@@ -73,9 +76,9 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """Write C that packs the filters into panels of output channels.
+    """Write C that packs the filters of a convolution into panels of output channels.
 
-    An int8 panel is followed by the initial values of its accumulators.
+    `runs` are the filters' dimensions as loops. An int8 panel is followed by the initial values of its accumulators.
     """
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)

@@ -36,7 +36,10 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 PREPACKED = "gg_prepacked"
-"""Name of the entry of a kernel with packed weights. It reads weights that the entry `PACKS` has packed into the workspace."""
+"""Name of the entry of a kernel with packed weights.
+
+It reads weights that the entry `PACKS` has packed into the workspace.
+"""
 LINE = 64
 """Size of a cache line in bytes, to which buffers in the workspace are aligned."""
 PAGE = 4096
@@ -48,7 +51,7 @@ _HEADERS = {
     "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
     "string": r"\bmemcpy\b",
 }  # fmt: skip
-"""C header -> pattern of the words that need it. A superfluous header adds a tenth to the compile time."""
+"""C header -> pattern of the words in a source that need it. A superfluous header adds a tenth to the compile time."""
 _UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)
 #define UNROLL(n) GG_PRAGMA(clang loop unroll_count(n))
@@ -60,10 +63,11 @@ _UNROLL = """#ifdef __clang__
 
 
 def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
-    """The C kernel of a program with any structurally valid schedule.
+    """Generate the C kernel of a program with any structurally valid schedule.
 
-    A kernel whose weights are constant (`Operator.frozen`) and packed has two more entries: one packs the weights, the other
-    uses the packed copy. `rows` describes operations on whole rows of the output. An unsupported data type raises a ValueError.
+    A kernel whose weights are constant (`Operator.frozen`) and packed has two more entries: one packs the weights, the other uses
+    the packed copy. `rows` describes operations on whole rows of the output, if there are any. An unsupported data type raises a
+    ValueError.
     """
     plan = make_plan(program)
     prepacked = plan.op.frozen and has_prepacked(plan)
@@ -104,7 +108,7 @@ def _group_helpers(plan: LoopPlan) -> list[str]:
 
 
 def headers(text: str) -> str:
-    """C text of the includes, intrinsics and `UNROLL` macro that the C source `text` needs."""
+    """Return the C text of the includes, intrinsics and `UNROLL` macro that the C source `text` needs."""
     needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
     return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
 
@@ -182,7 +186,10 @@ def _product_bytes(plan: LoopPlan) -> int:
 
 
 def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
-    """Size of the workspace in bytes, including buffers for whole rows and padding for alignment."""
+    """Return the size of a kernel's workspace in bytes.
+
+    It includes buffers for operations on whole rows, and padding for alignment.
+    """
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     if rows:
         total = _product_bytes(plan) + rows.value_bytes + plan.threads * rows.thread_bytes

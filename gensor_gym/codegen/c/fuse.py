@@ -24,7 +24,7 @@ from gensor_gym.operators.types import Access, Axis, Operator, Stage
 
 @dataclass(frozen=True)
 class Shift:
-    """Layout of the copied input of a shifted matrix product.
+    """Layout of the copied input of a shifted matrix product (a convolution computed as one product for each window element).
 
     A plane (one image and channel) has one part for each pair of remainders (h, w) in `phases`. A part of `part` elements
     contains `rows` rows, `pitch` elements apart, then padding. `taps` holds the shift in elements of every window row and of
@@ -46,7 +46,10 @@ class Shift:
 
 
 def fuse(program: Program) -> tuple[Program, Shift | None]:
-    """(program with one axis `pixel` instead of rows and columns, layout of the copied input or None if nothing is copied)."""
+    """Turn a convolution into a shifted matrix product, whose rows and columns of output pixels are one axis `pixel`.
+
+    Return (new program, layout of the copied input); the layout is None if nothing is copied.
+    """
     op = program.operator
     p, q = op.spatial[-2:]
     shift = _shift(program) if needs_copy(op) else None
@@ -70,7 +73,10 @@ def _shift(program: Program) -> Shift:
 
 
 def copy_limit(hardware: Hardware) -> int:
-    """Largest size in bytes of a copy that all tasks share: the capacity of L3 or, without L3, four times that of L2."""
+    """Return the largest size in bytes of a copy that all tasks share.
+
+    It is the capacity of L3 or, without L3, four times that of L2.
+    """
     sizes = {level.name: level.capacity for level in hardware.memory}
     return sizes.get("l3") or 4 * sizes["l2"]
 
@@ -99,13 +105,19 @@ def _layout(program: Program, shared: bool) -> Shift:
 
 
 def _phases(extent: int, step: int, stride: int) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    """(distinct remainders of window offsets by the stride, (index of remainder, quotient) of each window element)."""
+    """Divide the offsets of a window's elements by the stride.
+
+    Return (distinct remainders, (index of the remainder, quotient) of each window element).
+    """
     found = tuple(dict.fromkeys(i * step % stride for i in range(extent)))
     return found, [(found.index(i * step % stride), i * step // stride) for i in range(extent)]
 
 
 def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
-    """The access with one pixel axis. The two innermost dimensions become one if pixels index them."""
+    """Return the access with one pixel axis in place of rows and columns.
+
+    The two innermost dimensions become one if pixels index them. `p` is the axis of pixel rows.
+    """
 
     def axes(row: tuple[int, ...], pixel: int) -> tuple[int, ...]:
         return (*row[:p], pixel, *row[p + 2 :])

@@ -1,4 +1,4 @@
-"""Choose int8 and bfloat16 products to compute in groups: an instruction adds several products to each 32-bit lane."""
+"""Choice of the int8 and bfloat16 products to compute in groups: an instruction adds several products to each 32-bit lane."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
-"""Number of adjacent int8 elements along the reduction that one lane multiplies at a time."""
+"""Number of adjacent int8 elements along the reduction that one instruction multiplies in each lane."""
 GROUPS = {"int8": GROUP, "bfloat16": 2}
-"""Data type -> number of elements in a lane. Products of other types are computed element by element."""
+"""Data type -> number of adjacent elements along the reduction that one instruction multiplies in each lane.
+
+Products of other types are computed element by element.
+"""
 BIAS = "INT32_C(-2139062144)"
 """C constant whose four bytes are all 128."""
 
 
 def splat(word: str, width: int) -> str:
-    """C text of a vector with `word` in every lane."""
+    """Return the C text of a vector of `width` lanes that all have the value `word`."""
     return word if width == 1 else f"splat_{width}({word})"
 
 
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
-    """The reduction axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
+    """Return the reduction axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
 
     `vector` is the axis of the lanes, and `packs` says which operands are packed. Groups are possible for types of `GROUPS` in
-    three cases. With a single reduction axis, the first operand must be equal in all lanes and contiguous along the axis, and
-    the second packed with contiguous lanes. If lanes run along the reduction, both operands must be unpacked and contiguous. In
-    a convolution with both operands packed, the axis is that of the input channels.
+    three cases. With a single reduction axis, the first operand must be equal in all lanes and contiguous along the axis, and the
+    second packed with contiguous lanes. If lanes run along the reduction, both operands must be unpacked and contiguous. In a
+    convolution with both operands packed, the axis is that of the input channels.
     """
     if op.dtype not in GROUPS or not is_product(op) or len(packs) < 2:
         return -1
@@ -46,7 +49,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels if vectors run along its output channels; -1 in any other case."""
+    """Return the axis of a convolution's input channels if vectors run along its output channels; -1 in any other case."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):
@@ -61,12 +64,12 @@ def _channel_axis(op: Operator, vector: int) -> int:
 
 
 def _unit(op: Operator, axis: int) -> tuple[int, ...]:
-    """Coefficients [A] of a dimension that only `axis` indexes, with stride one."""
+    """Return the coefficients of a tensor's dimension that only `axis` indexes, with stride one: [A], one for each axis."""
     return tuple(int(a == axis) for a in range(len(op.axes)))
 
 
 def group_dimension(access: Access, axis: int) -> int:
-    """The first dimension of an access that the axis indexes."""
+    """Return the first dimension of an access that the axis indexes."""
     return next(d for d, row in enumerate(access.coefficients) if row[axis])
 
 
@@ -75,16 +78,16 @@ def _read_along(op: Operator, axis: int) -> bool:
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:
-    """The axes that index a dimension; [-1] if one of them has a stride above one."""
+    """Return the axes that index a dimension of an access, or [-1] if the coefficient of any of them is not one."""
     row = access.coefficients[dimension]
     moving = [a for a, c in enumerate(row) if c]
     return moving if all(row[a] == 1 for a in moving) else [-1]
 
 
 def widened_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[int, int, int]:
-    """(register, L1, task tile) of an axis whose lanes each hold a group: the register tile is `group` times as long.
+    """Return the tile sizes (register, L1, task) of an axis whose lanes each hold a group of elements.
 
-    Outer tiles are rounded up to multiples of inner tiles.
+    The register tile is `group` times as long as `tile` says, and outer tiles are rounded up to multiples of inner tiles.
     """
     register = min(group * tile[0], -(-extent // group) * group)
     whole = -(-extent // register) * register
@@ -93,7 +96,10 @@ def widened_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[
 
 
 def grouped_tiles(tile: tuple[int, int, int], extent: int, group: int) -> tuple[int, int, int]:
-    """(register, L1, task tile) of an axis of `extent` elements, with L1 and task tiles rounded up to whole groups."""
+    """Return the tile sizes (register, L1, task) of an axis of `extent` elements that are multiplied in groups.
+
+    L1 and task tiles are rounded up to whole groups.
+    """
     whole = -(-extent // group) * group
     register, l1, task = tile
     l1, task = (min(-(-size // group) * group, whole) for size in (l1, task))

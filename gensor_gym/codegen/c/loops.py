@@ -1,4 +1,4 @@
-"""Print the loops of a task over L1 tiles and register tiles, and the calls of the micro-kernel's variants."""
+"""C text of a task's loops over L1 tiles and register tiles, and of the calls of the micro-kernel's variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 
 
 def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """Write the loops over all register tiles of one block of the reduction; `kinds` are the variants of the micro-kernel."""
+    """Write the loops over all register tiles of one block of the reduction.
+
+    `kinds` are the variants of the micro-kernel. Each register tile calls the first variant that fits.
+    """
     heads, inner = _l1_loops(plan)
     with lines.blocks(heads):
         lines.add(*inner)
@@ -28,7 +31,10 @@ def _local_count(plan: LoopPlan, axis: int) -> str:
 
 
 def _l1_loops(plan: LoopPlan) -> tuple[list[str], list[str]]:
-    """(heads of the loops over L1 tiles in the order of the knob `loop_order`, declarations inside the innermost loop)."""
+    """Return the loops over L1 tiles as C text.
+
+    The result is (heads of the loops in the order of the knob `loop_order`, declarations inside the innermost loop).
+    """
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
     reduce = list(plan.op.reduce)
@@ -80,7 +86,10 @@ def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
 
 
 def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
-    """C conditions under which the variant fits a register tile, if no earlier variant does."""
+    """Return the C conditions under which a variant of the micro-kernel fits the current register tile.
+
+    They assume that no earlier variant fits.
+    """
     if kind.edge:
         width = kind.plan.tiles[0][plan.vector]
         return [f"{_local_count(plan, plan.vector)} <= {linear([(1, tile_start(plan, plan.vector))], width)}"]
@@ -105,7 +114,7 @@ def _flag_values(plan: LoopPlan) -> list[str]:
 
 
 def _whole(plan: LoopPlan, axis: int) -> str:
-    """C condition that the register tile does not extend past the end of a spatial axis."""
+    """Return the C condition that the current register tile does not extend past the end of a spatial axis."""
     start = tile_start(plan, axis)
     return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
 

@@ -1,4 +1,4 @@
-"""C expressions that read an operand in the micro-kernel's interior variant and in its guarded variant."""
+"""C expressions with which the micro-kernel reads an operand, without guards in the interior variant and with guards at edges."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCALAR = Chunk(0, 1)
 Term = tuple[int, str]
 """(coefficient, C name)."""
 Point = Mapping[int, int]
-"""Reduction axis whose loop is unrolled in full -> index along it."""
+"""Indices along reduction axes whose loops are fully unrolled: axis -> index."""
 Address = tuple[str, int]
-"""(C pointer, offset in elements)."""
+"""Address of an element: (C pointer, offset in elements)."""
 NOWHERE: Point = MappingProxyType({})
 
 
 def literal(value: float, c_type: str) -> str:
-    """C constant for a number; an infinity of an integer type becomes the end of its range."""
+    """Return the C constant for a number; an infinity of an integer type becomes the end of its range."""
     if c_type != "float":
         return str(int(value)) if math.isfinite(value) else "INT32_MAX" if value > 0 else "INT32_MIN"
     if value in (float("inf"), float("-inf")):
@@ -38,7 +38,7 @@ def literal(value: float, c_type: str) -> str:
 
 
 def stored_literal(value: float, operand: Operand) -> str:
-    """C constant for a number in the operand's type in memory; a 16-bit float is written as its bits."""
+    """Return the C constant for a number in the operand's type in memory; a 16-bit float is written as its bits."""
     if operand.dtype == "bfloat16":
         return f"0x{int(to_bfloat16(np.array([value], np.float32))[0]):04x}"
     if operand.dtype == "float16":
@@ -47,61 +47,67 @@ def stored_literal(value: float, operand: Operand) -> str:
 
 
 def count(plan: LoopPlan, axis: int) -> str:
-    """C text of the number of valid elements of the task tile along an axis."""
+    """Return the C text of the number of elements of the task tile that are inside the axis."""
     known = plan.constant_count(axis)
     return f"t->{plan.axes[axis]}_count" if known is None else str(known)
 
 
 def tile_start(plan: LoopPlan, axis: int) -> str:
-    """C text of the register tile's start along a spatial axis, relative to the task tile."""
+    """Return the C text of the register tile's start along a spatial axis, relative to the task tile."""
     return plan.axes[axis] if plan.moves(axis) else "0"
 
 
 def bounds(plan: LoopPlan, axis: int) -> tuple[str, str]:
-    """(begin, end) of the L1 tile along a reduction axis, as C texts relative to the reduction block; constants if possible."""
+    """Return (begin, end) of the L1 tile along a reduction axis, as C texts relative to the reduction block.
+
+    The texts are constants if possible.
+    """
     name, known = plan.axes[axis], plan.constant_count(axis)
     begin = f"{name}_begin" if is_split(plan, axis) else "0"
     return begin, f"{name}_end" if begin != "0" or known is None else str(known)
 
 
 def is_split(plan: LoopPlan, axis: int) -> bool:
-    """Whether a block of the reduction contains several L1 tiles along the axis."""
+    """Return whether a block of the reduction contains several L1 tiles along the axis."""
     return plan.tiles[1][axis] < min(plan.tiles[2][axis], plan.op.extents[axis])
 
 
 def task_start(plan: LoopPlan, axis: int) -> str:
-    """C text of the start of the task tile or, along a reduction axis, of the reduction block."""
+    """Return the C text of the start of the task tile or, along a reduction axis, of the reduction block."""
     return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
 def is_fixed(plan: LoopPlan, axis: int) -> bool:
-    """Whether all register tiles start at the same index along an axis, so that guards along it are constants."""
+    """Return whether all register tiles start at the same index along an axis, so that guards along it are constants."""
     return plan.grid[axis] == 1 and (axis in plan.op.reduce or not plan.moves(axis))
 
 
 def is_fixed_dimension(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether all axes that index a dimension are fixed."""
+    """Return whether all register tiles start at the same index along a dimension of an operand."""
     return all(is_fixed(plan, a) for a, c in enumerate(operand.access.coefficients[dimension]) if c)
 
 
 def guard_name(operand: Operand, dimension: int) -> str:
-    """Name of the field of `struct task` for the index along a guarded dimension at the task tile's origin."""
+    """Return the name of the field of `struct task` with the index along a guarded dimension at the task tile's origin.
+
+    The index along a guarded dimension can be outside the view.
+    """
     return f"{operand.name}_at_{dimension}"
 
 
 def has_guard_field(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether tasks start at different indices along a guarded dimension, so that a field is needed."""
+    """Return whether tasks start at different indices along a guarded dimension, so that `struct task` needs a field for it."""
     row = operand.access.coefficients[dimension]
     return any(c and task_start(plan, a) != "0" for a, c in enumerate(row))
 
 
 def fill_name(operand: Operand) -> str:
-    """Name of the array of pad values that replaces a row outside the view."""
+    """Return the name of the C array of pad values that is read instead of a row outside the view."""
     return f"{operand.name}_fill"
 
 
 def fill_array(plan: LoopPlan, operand: Operand) -> str:
-    """C definition of the array of pad values, which is as long as a register tile's read of a row."""
+    """Return the C definition of the array of pad values, which is as long as a register tile's read of a row."""
     vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
     size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
     for d, row in enumerate(operand.access.coefficients):
@@ -115,7 +121,7 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """Limit of reads along the lanes: an element of memory is readable if its index is in 0..size-1.
+    """Limit of reads along the lanes of a vector: an element of memory is readable if its index is in 0..size-1.
 
     The index of the first lane is the sum of `terms` and `constant`, in elements.
     """
@@ -125,31 +131,34 @@ class Limit:
     size: str
 
     def known(self, first: int, last: int) -> bool | None:
-        """Whether elements `first` to `last` after the first lane's are readable: True for all, False for none, else None."""
+        """Return whether elements `first` to `last` after the first lane's are readable.
+
+        True means all of them, False none; None if only some are, or if it is not known before run time.
+        """
         if self.terms or not self.size.isdigit():
             return None
         low, high, size = self.constant + first, self.constant + last, int(self.size)
         return True if low >= 0 and high < size else False if high < 0 or low >= size else None
 
     def text(self, shift: int) -> str:
-        """C text of a masked helper's arguments index and size, for a first lane that is `shift` elements further on."""
+        """Return the C text of a masked helper's arguments index and size, for a first lane `shift` elements further on."""
         return f"{linear(self.terms, self.constant + shift)}, {self.size}"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """C texts of the loads in one variant of the micro-kernel.
+    """Writer of an operand's loads, as C text, in one variant of the micro-kernel.
 
-    The guarded variant (`edge`) accesses nothing outside a tensor: rows past the end repeat the last valid row, rows outside
-    the view are read from an array of pad values, and lanes outside are masked. If all register tiles start at the same index
-    along an axis, both variants have constant guards along this axis.
+    The guarded variant (`edge`) accesses nothing outside a tensor: rows past the end repeat the last valid row, rows outside the
+    view are read from an array of pad values, and lanes outside are masked. If all register tiles start at the same index along
+    an axis, both variants have constant guards along this axis.
     """
 
     plan: LoopPlan
     edge: bool
 
     def prologue(self, operand: Operand, written: bool = False) -> list[str]:
-        """C declarations of the operand's pointer and row offsets, for the beginning of the function."""
+        """Return C declarations of the operand's pointer and row offsets, for the beginning of the micro-kernel."""
         const = "" if written else "const "
         start = self._tile_origin(operand)
         if not self._by_rows(operand):
@@ -163,7 +172,7 @@ class Reader:
         return lines
 
     def clamps(self) -> list[str]:
-        """C declarations of the positions of an edge tile's rows, clamped to the last valid row."""
+        """Return C declarations of the positions of an edge tile's rows, clamped to the last valid row."""
         plan = self.plan
         return [
             f"const long {plan.axes[a]}_{i} = least({linear([(1, tile_start(plan, a))], i)}, {count(plan, a)} - 1);"
@@ -173,21 +182,22 @@ class Reader:
         ]
 
     def sticks_out(self, axis: int) -> bool:
-        """Whether a register tile of this variant may extend past the end of a spatial axis."""
+        """Return whether a register tile of this variant may extend past the end of a spatial axis."""
         return self.plan.overhangs(axis) and (self.edge or is_fixed(self.plan, axis))
 
     def distinct(self, operand: Operand) -> list[Row]:
-        """Rows of the register tile that read the operand at distinct addresses."""
+        """Return the rows of the register tile that read the operand at distinct addresses."""
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along axes that do not index the operand. Rows with equal keys read equal addresses."""
+        """Return the row with index 0 along axes that do not index the operand. Rows with equal results read equal addresses."""
         return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
 
     def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
-        """C text of the operand's elements for one row and chunk, at `point` along reduction axes that are unrolled in full.
+        """Return the C text of the operand's elements for one row and one vector of the register tile.
 
-        `tail` means that lanes of a reduced vector axis may be past its end.
+        `point` has the indices along reduction axes that are fully unrolled. `tail` means that lanes of a reduced vector axis may
+        be past its end.
         """
         address = self.address(operand, row, chunk, point)
         condition = self.condition(operand, row, point)
@@ -203,19 +213,19 @@ class Reader:
         return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
 
     def pointer(self, operand: Operand, address: Address, condition: str | bool) -> str:
-        """C text of an address, or of the array of pad values if `condition` is false at run time."""
+        """Return the C text of an address, or of the array of pad values if `condition` is false at run time."""
         place = linear([(1, address[0])], address[1])
         return place if condition is True else f"({condition} ? {place} : {fill_name(operand)})"
 
     def load(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None) -> str:
-        """C text of a load of lanes that are one or two elements apart, from `address` on."""
+        """Return the C text that loads one vector from `address` on, with lanes one or two elements apart."""
         if operand.lane_stride == 1:
             return self.run(operand, chunk, address, limit, 0)
         parts = [self.run(operand, chunk, address, limit, shift) for shift in (0, chunk.width - 1)]
         return f"even_joined_{chunk.width}({', '.join(parts)})"
 
     def run(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None, shift: int) -> str:
-        """C text of a contiguous load of the chunk's lanes, `shift` elements after `address`, masked by `limit`."""
+        """Return the C text that loads one vector of contiguous lanes, `shift` elements after `address`, masked by `limit`."""
         inside = True if limit is None else limit.known(shift, shift + chunk.width - 1)
         if inside is False:
             return self.filled(chunk)
@@ -227,11 +237,11 @@ class Reader:
         return f"load_masked{operand.ending}_{chunk.width}({place}, {limit.text(shift)}, {fill})"
 
     def index(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> str:
-        """C text of the first lane's index, relative to the pointer that `prologue` declares."""
+        """Return the C text of the first lane's index, relative to the pointer that `prologue` declares."""
         return linear(*self._index(operand, row, chunk, point))
 
     def address(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> Address:
-        """(C pointer, offset in elements) of the first lane's element."""
+        """Return the address of the first lane's element as (C pointer, offset in elements)."""
         terms, constant = self._index(operand, row, chunk, point)
         return linear([(1, operand.name), *terms]), constant
 
@@ -246,7 +256,10 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """C condition that the row is inside the view along guarded dimensions without lanes; a bool if it is constant."""
+        """Return the C condition that the row is inside the view along guarded dimensions without lanes.
+
+        The result is a bool if the condition is constant.
+        """
         tests = []
         for d in self._checked(operand):
             if operand.access.coefficients[d][self.plan.vector]:
@@ -260,7 +273,7 @@ class Reader:
         return " && ".join(tests) or True
 
     def place(self, operand: Operand, dimension: int, row: Row, point: Point) -> tuple[tuple[Term, ...], int]:
-        """(terms, constant) of the index along a dimension of the view, at the first lane of the register tile."""
+        """Return the index along a dimension of the view, for the first lane of the register tile, as (terms, constant)."""
         plan, coefficients = self.plan, operand.access.coefficients[dimension]
         field = has_guard_field(plan, operand, dimension)
         terms: list[Term] = [(1, f"t->{guard_name(operand, dimension)}")] if field else []
@@ -276,7 +289,7 @@ class Reader:
     def limit(
         self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
     ) -> Limit | None:
-        """The limit of reads along the lanes, or None without one; `more` elements past the last lane's are also read."""
+        """Return the limit of reads along a vector's lanes, or None; `more` elements past the last lane's are also read."""
         if operand.packing is not None:
             return None
         plan, vector, found = self.plan, self.plan.vector, list[Limit]()
@@ -297,12 +310,12 @@ class Reader:
         return Limit(first.terms, first.constant, f"least({first.size}, {rest})")
 
     def end(self, chunk: Chunk) -> Limit | None:
-        """The limit of an output's lanes at the end of a spatial vector axis; None if all lanes are inside."""
+        """Return the limit that the end of a spatial vector axis sets to an output's lanes; None if all lanes are inside."""
         found = self._end(self.plan.output, chunk, False, 0)
         return found[0] if found else None
 
     def _end(self, operand: Operand, chunk: Chunk, tail: bool, more: int) -> list[Limit]:
-        """The limit that the end of the vector axis sets, in a list; empty without a limit."""
+        """Return the limit that the end of the vector axis sets to an operand's reads, in a list; empty without a limit."""
         plan, stride = self.plan, operand.lane_stride
         if tail:
             start, end = plan.axes[plan.vector], bounds(plan, plan.vector)[1]
@@ -328,7 +341,7 @@ class Reader:
         return f"gather_masked{operand.ending}_{chunk.width}({pointer}, {stride}, {index}, {size}, {fill})"
 
     def filled(self, chunk: Chunk) -> str:
-        """C text of a chunk in which all lanes are the pad value."""
+        """Return the C text of a vector in which all lanes are the pad value."""
         fill = literal(self.plan.op.pad_value, self.plan.accumulator)
         return fill if chunk.width == 1 else f"splat_{chunk.width}({fill})"
 
@@ -340,7 +353,7 @@ class Reader:
         return self.edge and axis in plan.op.spatial and axis != plan.vector and plan.overhangs(axis)
 
     def _position(self, axis: int, step: int) -> tuple[str, int]:
-        """(C text, constant) of the position of element `step` of the tile along a spatial axis, clamped if necessary."""
+        """Return the position of element `step` of the tile along a spatial axis, as (C text, constant), clamped if necessary."""
         if self._clamped(axis):
             return f"{self.plan.axes[axis]}_{step}", 0
         return tile_start(self.plan, axis), step
@@ -349,7 +362,10 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with index 0 along axes that are not clamped or do not index the operand."""
+        """Return the row from whose declared offset (`prologue`) the elements of `row` are a constant distance away.
+
+        It is `row` with index 0 along each axis that is not clamped to the extent, or that does not index the operand.
+        """
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:
@@ -365,20 +381,20 @@ class Reader:
 
 
 def element(operand: Operand, pointer: str, index: str = "") -> str:
-    """C text of one element at a pointer, or at an index from there, in the accumulators' type."""
+    """Return the C text of one element at a pointer, or at an index from there, converted to the accumulators' type."""
     if operand.dtype in HALVES:
         return f"load{operand.ending}_1({add(pointer, index) if index else pointer})"
     return f"{pointer}[{index}]" if index else f"*{pointer}"
 
 
 def stored(operand: Operand, pointer: str, index: str, value: str) -> str:
-    """C statement that stores one value at an index of the operand."""
+    """Return the C statement that stores one value at an index of the operand."""
     if operand.dtype in HALVES:
         return f"store{operand.ending}_1({add(pointer, index)}, {value});"
     return f"{pointer}[{index}] = {value};"
 
 
 def is_gathered(operand: Operand, chunk: Chunk) -> bool:
-    """Whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
+    """Return whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
     pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.dtype in ("float32", "int8", *HALVES)
     return operand.lane_stride != 1 and not pairs

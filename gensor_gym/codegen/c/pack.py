@@ -1,4 +1,4 @@
-"""Print C that packs an operand: copy the elements that a task tile reads into a dense buffer."""
+"""C text that packs an operand: it copies the elements that a task tile reads into a dense buffer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ static inline __attribute__((always_inline)) void copy_line(const {item} *line, 
 
 
 def pack_function(plan: LoopPlan, operand: Operand) -> str:
-    """C function that packs a box of one operand; `low_d` is the box's start along dimension d, `rows_d` its length."""
+    """Return the C function that packs a box of one operand.
+
+    Its parameters `low_d` and `rows_d` are the start and the length of the box along dimension d, unless constant.
+    """
     packing = operand.packing
     assert packing is not None
     lines = Lines()
@@ -50,7 +53,7 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
 
 
 def pack_call(plan: LoopPlan, operand: Operand) -> str:
-    """C statement that packs the operand for the current task tile."""
+    """Return the C statement that packs the operand for the current task tile."""
     values = []
     for d in range(len(operand.access.view)):
         low, rows = low_of(plan, operand, d), rows_of(plan, operand, d)
@@ -60,7 +63,10 @@ def pack_call(plan: LoopPlan, operand: Operand) -> str:
 
 
 def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
-    """Write the copy of a box, row by row of the tensor; if `unsigned`, 128 is added to int8."""
+    """Write the copy of a box, row by row of the tensor.
+
+    `runs` are the box's dimensions as loops. If `unsigned`, 128 is added to int8.
+    """
     outer, inner = runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
@@ -71,7 +77,11 @@ def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
 
 
 def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels of groups. A group joins rows along the second innermost dimension, that of the reduction."""
+    """Write the copy of a box into panels in which elements are in groups.
+
+    A group has elements of several rows along the second innermost dimension, that of the reduction. `runs` are the box's
+    dimensions as loops.
+    """
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = line(outer, 1) if outer else ("0", "1")
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -84,7 +94,10 @@ def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels if the panel dimension is the innermost: each row of the tensor is cut into panels."""
+    """Write the copy of a box into panels if the panel dimension is the innermost.
+
+    Each row of the tensor is cut into panels. `runs` are the box's dimensions as loops.
+    """
     width, outer, inner = plan.tiles[0][plan.vector], runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -96,7 +109,10 @@ def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Write the copy into panels if the panel dimension is not the innermost: rows of the tensor become columns of panels."""
+    """Write the copy of a box into panels if the panel dimension is not the innermost.
+
+    Rows of the tensor become columns of panels. `runs` are the box's dimensions as loops.
+    """
     packing, width, lanes = operand.packing, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     assert packing is not None
     panel = next(n for n, run in enumerate(runs) if run.dimension == packing.panel)

@@ -1,4 +1,4 @@
-"""The plan of a CPU program's C code, made before any code is written: tiles, vectors, packed operands."""
+"""Planning of a CPU program's C code, before any text is written: tiles, vectors, packed operands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = ("float32", "int8", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A vector in a register tile: `width` lanes, a power of two, from lane `offset` on."""
+    """A vector in a row of the register tile: `width` lanes, a power of two, from lane `offset` on."""
 
     offset: int
     width: int
@@ -28,10 +28,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """Decisions about one kernel, from which printers write C.
+    """Plan of a CPU kernel: all decisions from which its C text is written.
 
-    `vector` is the axis of the lanes, `stages` are the operands of the epilogue, `splits` is the number of chunks of the
-    reduction.
+    `vector` is the axis of the lanes, `chunks` are the vectors of a register tile's row, `stages` are the operands of the
+    epilogue, `splits` is the number of parts into which the reduction is split over tasks.
     """
 
     program: Program
@@ -46,7 +46,7 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the full register tile if this plan is for a narrower one at the end of the vector axis; else 0."""
+    """Width of the full register tile if this plan is for a narrower one at the end of the vector axis, in lanes; else 0."""
     group: int = -1
     """Reduction axis whose elements are multiplied in groups (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
@@ -57,41 +57,44 @@ class LoopPlan:
 
     @property
     def vector_is_reduced(self) -> bool:
-        """Whether the vector axis is a reduction axis, so that lanes are partial sums, added up at the end."""
+        """Whether the vector axis is a reduction axis. Lanes are then partial sums, which are added up at the end."""
         return self.vector in self.op.reduce
 
     @property
     def group_size(self) -> int:
-        """Number of elements of a group: 4 for int8, 2 for bfloat16, 1 without groups."""
+        """Number of products that one instruction adds to a lane (a group): 4 for int8, 2 for bfloat16, 1 without groups."""
         return GROUPS[self.op.dtype] if self.group >= 0 else 1
 
     @property
     def groups_bytes(self) -> bool:
-        """Whether groups are of int8. One operand is then unsigned, and sums have an excess (`c/micro/dot.py`)."""
+        """Whether products of int8 are added in groups of four.
+
+        One operand is then unsigned, and sums have an excess (`c/micro/dot.py`).
+        """
         return self.group_size == GROUP
 
     @property
     def has_starts(self) -> bool:
-        """Whether panels end with the accumulators' initial values."""
+        """Whether panels of packed weights end with the initial values of the accumulators."""
         return self.groups_bytes and not self.groups_lanes
 
     @property
     def groups_lanes(self) -> bool:
-        """Whether groups run along the vector axis: a lane multiplies adjacent elements of the reduction."""
+        """Whether groups run along the vector axis, so that a lane multiplies adjacent elements of the reduction."""
         return self.group == self.vector
 
     @property
     def groups_channels(self) -> bool:
-        """Whether packing makes the channels of a group adjacent for each pixel or filter tap (`c/channels.py`)."""
+        """Whether packing makes the channels of a group adjacent, for each pixel or element of a filter (`c/channels.py`)."""
         return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
 
     def group_dimension(self, operand: Operand) -> int:
-        """The dimension of an operand that the axis of groups indexes."""
+        """Return the dimension of an operand along which elements are multiplied in groups."""
         return group_dimension(operand.access, self.group)
 
     @property
     def accumulator(self) -> str:
-        """C type of accumulators, and of partial outputs."""
+        """C type of the accumulators, and of partial outputs of a split reduction."""
         return C_TYPES[self.op.accumulator]
 
     @cached_property
@@ -101,12 +104,12 @@ class LoopPlan:
 
     @cached_property
     def reduce_blocks(self) -> int:
-        """Number of reduction blocks of a task tile, over all chunks of the reduction."""
+        """Number of reduction blocks of a task tile, over all parts of a split reduction."""
         return math.prod(self.grid[a] for a in self.op.reduce)
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of the parallel loop."""
+        """Number of tasks that the parallel loop divides among threads."""
         return self.splits * math.prod(self.grid[a] for a in self.op.spatial)
 
     @cached_property
@@ -116,34 +119,34 @@ class LoopPlan:
         return inner or self.reduce_blocks > self.splits
 
     def constant_count(self, axis: int) -> int | None:
-        """Number of valid elements of a task tile along an axis; None if task tiles differ in this number."""
+        """Return the number of elements of a task tile that are inside the axis; None if it differs between task tiles."""
         extent, tile = self.op.extents[axis], self.tiles[2][axis]
         if extent <= tile:
             return extent
         return tile if extent % tile == 0 else None
 
     def step(self, axis: int) -> int:
-        """Number of elements along a reduction axis that one step of the micro-kernel processes."""
+        """Return the number of elements along a reduction axis that one step of the micro-kernel processes."""
         return self.tiles[0][axis] if axis == self.vector else self.group_size if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
-        """Whether a task contains several register tiles along a spatial axis."""
+        """Return whether a task contains several register tiles along a spatial axis."""
         step = self.widest if self.widest and axis == self.vector else self.tiles[0][axis]
         return self.tiles[2][axis] > step
 
     def overhangs(self, axis: int) -> bool:
-        """Whether some register tile extends past the end of an axis."""
+        """Return whether some register tile extends past the end of an axis."""
         register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
         if self.widest and axis == self.vector:  # a narrow tile begins at a multiple of the full tile's width
             return any(count % self.widest not in (0, register) for count in (min(task, extent), extent % task))
         return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
 
     def moves_back(self, axis: int) -> bool:
-        """Whether the last register tile of a task starts earlier to stay inside the axis, and computes some elements twice.
+        """Return whether the last register tile of a task starts earlier to stay inside the axis.
 
-        This is impossible if partial sums are stored in the output. It is also impossible along lanes that are read from panels
-        or from the copied input of a shifted product, because their tiles start at multiples of the width; such lanes end with
-        a narrower tile.
+        Some elements are then computed twice. This is impossible if partial sums are stored in the output. It is also impossible
+        along lanes that are read from panels or from the copied input of a shifted product, because their tiles start at
+        multiples of the width; such lanes end with a narrower tile.
         """
         size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
         if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
@@ -152,12 +155,12 @@ class LoopPlan:
 
     @cached_property
     def copies_lanes(self) -> bool:
-        """Whether lanes are read from panels or from the copy of a shifted product."""
+        """Whether lanes are read from packed panels or from the copied input of a shifted matrix product."""
         return self.shift is not None or any(read.packing and read.packing.panel >= 0 for read in self.reads)
 
     @cached_property
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """Rows of accumulators in the register tile, each as an index along every axis (0 along vector and reduction axes)."""
+        """Rows of accumulators in the register tile, each as its index along every axis (0 along vector and reduction axes)."""
         sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
         positions: list[tuple[int, ...]] = [()]
         for size in sizes:
@@ -166,7 +169,7 @@ class LoopPlan:
 
 
 def make_plan(program: Program) -> LoopPlan:
-    """The plan of a program; ValueError for a data type or hardware that C does not support.
+    """Plan the C code of a program; ValueError for a data type or hardware that C does not support.
 
     Constant weights, if packed, are packed once for all tasks, even if there is only one task.
     """
@@ -214,7 +217,7 @@ def _check(program: Program) -> None:
 
 
 def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
-    """Split `width` lanes into vectors of `lanes` lanes, then into smaller powers of two."""
+    """Split a row of `width` lanes into vectors of `lanes` lanes, then into smaller powers of two for the remainder."""
     chunks, offset, size = [], 0, lanes
     while offset < width:
         if size <= width - offset:
@@ -228,7 +231,9 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
 def _effective_tiles(
     program: Program, vector: int, group: int, packed: bool, blockwise: bool
 ) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """(tiles clipped to the extents, number of chunks of the reduction).
+    """Return the tile sizes that the C code uses, and the number of parts of a split reduction.
+
+    The sizes are clipped to the extents.
 
     To keep accumulators in registers, parts of the reduction are merged: the L1 tiles of a block if an L1 tile is one register
     tile, and all blocks if a task tile is one register tile and nothing is packed block by block (`blockwise`). Blocks are also
@@ -260,10 +265,11 @@ def _blocks(op: Operator, task: list[int]) -> int:
 
 
 def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, int, int]:
-    """(register, L1, task tile) of an axis, clipped to its extent; outer tiles stay multiples of inner tiles if needed.
+    """Return the tile sizes (register, L1, task) of an axis, clipped to its extent.
 
-    `lanes` is a vector's number of lanes along the axis, or 1. A vector may extend past the end of the axis. If nothing is
-    packed, the register tile is clipped to the exact extent if this takes no more vectors.
+    Outer tiles stay multiples of inner tiles if needed. `lanes` is a vector's number of lanes along the axis, or 1. A vector may
+    extend past the end of the axis. If nothing is packed, the register tile is clipped to the exact extent if this takes no more
+    vectors.
     """
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
@@ -277,7 +283,10 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes:
 
 
 def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: int) -> None:
-    """Merge the reduction blocks of a task into one, or into one per chunk along the outermost axis with several blocks."""
+    """Merge the reduction blocks of a task into one by increasing the tile sizes `task` in place.
+
+    If the reduction is split, they are merged into one for each part, along the outermost axis with several blocks.
+    """
     outer = next((a for a in op.reduce if op.extents[a] > task[a]), None)
     for a in op.reduce:
         if a == outer and splits > 1:
@@ -287,7 +296,10 @@ def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: in
 
 
 def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
-    """An operand that is accessed in place. With `shift`, the fused axis has stride 0, because the store adds its offsets."""
+    """Return an operand that is accessed in place.
+
+    With `shift`, the fused axis has stride 0, because the store adds its offsets.
+    """
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
     strides = access.axis_strides()

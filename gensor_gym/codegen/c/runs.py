@@ -1,4 +1,4 @@
-"""Boxes of a tensor that packing copies: the range along each dimension, and addresses in source and copy."""
+"""Boxes of a tensor that packing copies: the range along each dimension, and addresses in tensor and copy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gensor_gym.codegen.c.text import add, ceil_div, linear, round_up
 
 @dataclass(frozen=True)
 class Run:
-    """A dimension of the box, or several dimensions that are contiguous in both source and copy.
+    """One loop of a packing copy: a dimension of the box, or several dimensions that are contiguous in both tensor and copy.
 
     `low` and `rows` are the box's start and length along it as C texts, `size` is the length of the view. `stride` and `pitch`
-    are the distances of adjacent elements in source and copy. `checked` means that indices can be outside the view.
+    are the distances of adjacent elements in tensor and copy. `checked` means that indices can be outside the view.
     """
 
     low: str
@@ -29,12 +29,12 @@ class Run:
 
 
 def is_constant(text: str) -> bool:
-    """Whether a C expression is an integer constant."""
+    """Return whether a C expression is an integer constant."""
     return text.lstrip("-").isdigit()
 
 
 def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
-    """Names of the pack function's parameters: starts and lengths of the box that differ between task tiles."""
+    """Return the names of the pack function's parameters: starts and lengths of the box that differ between task tiles."""
     names = []
     for d in range(len(operand.access.view)):
         names += [] if is_constant(low_of(plan, operand, d)) else [f"low_{d}"]
@@ -43,13 +43,13 @@ def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
 
 
 def low_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
-    """C text of the index along a dimension at the origin of the task tile."""
+    """Return the C text of the index along a dimension of the view at the origin of the task tile."""
     terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
     return linear(terms, operand.access.offset[dimension])
 
 
 def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
-    """C text of the box's length along a dimension, including the parts of register tiles past the end."""
+    """Return the C text of the packed box's length along a dimension, including the parts of register tiles past the end."""
     constant, terms = 1, []
     for a, c in enumerate(operand.access.coefficients[dimension]):
         if c == 0:
@@ -75,7 +75,10 @@ def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def runs_of(plan: LoopPlan, operand: Operand) -> list[Run]:
-    """Runs of the box, outermost first. A dimension that is covered completely is merged into the next outer run."""
+    """Return the loops that copy the packed box, outermost first.
+
+    A dimension that is covered completely is merged into the next outer loop.
+    """
     packing, access = operand.packing, operand.access
     assert packing is not None
     strides, runs = access.strides(), list[Run]()
@@ -98,17 +101,23 @@ def _times(text: str, factor: int) -> str:
 
 
 def loop(n: int, run: Run, step: int = 1) -> str:
-    """C head of the loop over a run; its variable `i<n>` counts from the start of the box."""
+    """Return the C head of the loop over a run (one dimension of the box).
+
+    Its variable `i<n>` counts from the start of the box.
+    """
     return f"for (long i{n} = 0; i{n} < {run.rows}; i{n}{'++' if step == 1 else f' += {step}'})"
 
 
 def loops(runs: Sequence[Run]) -> list[str]:
-    """C heads of nested loops over runs, with the variables i0, i1, ..."""
+    """Return the C heads of nested loops over runs (dimensions of the box), with the variables i0, i1, ..."""
     return [loop(n, run) for n, run in enumerate(runs)]
 
 
 def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
-    """(source offset of the row at i0, i1, ..., length of the row or 0 if it is outside the view), as C texts."""
+    """Return (offset in the tensor, length) of the row at the indices i0, i1, ..., as C texts.
+
+    The length is 0 if the row is outside the view.
+    """
     places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
     start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
     tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]
@@ -116,10 +125,10 @@ def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
 
 
 def panel_count(run: Run, width: int) -> str:
-    """C text of the number of panels of `width` lanes along a run."""
+    """Return the C text of the number of panels of `width` lanes along a run (a dimension of the box)."""
     return str(ceil_div(int(run.rows), width)) if is_constant(run.rows) else f"{run.rows} / {width}"
 
 
 def plus(pointer: str, offset: str) -> str:
-    """C text of the address `offset` elements after a pointer."""
+    """Return the C text of the address `offset` elements after a pointer."""
     return pointer if offset == "0" else f"{pointer} + {offset}"

@@ -1,4 +1,4 @@
-"""Shared copies: an operand whose copy serves several tasks is packed once, by all threads, before the tasks begin."""
+"""Packed copies of operands that serve several tasks. All threads pack them together, once, before the tasks begin."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ ITEMS = 16
 
 
 def shared_reads(plan: LoopPlan) -> list[Operand]:
-    """Operands that are packed once for all tasks."""
+    """Return the operands that are packed once for all tasks."""
     return [read for read in plan.reads if read.packing is not None and read.packing.shared]
 
 
 def shared_start(plan: LoopPlan, operand: Operand) -> str:
-    """C text of the offset in a shared copy at which a task begins to read."""
+    """Return the C text of the offset in a shared copy at which a task begins to read."""
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
 
 
 def shared_functions(plan: LoopPlan) -> list[str]:
-    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` counted over all operands."""
+    """Return C functions that pack the operands that all tasks share.
+
+    There is one for a piece of each operand, and `share`, which packs piece `index` counted over all operands.
+    """
     reads = shared_reads(plan)
     if not reads:
         return []
@@ -55,19 +58,22 @@ def shared_functions(plan: LoopPlan) -> list[str]:
 
 
 def has_prepacked(plan: LoopPlan) -> bool:
-    """Whether the last shared operand is the weights, so that later calls need not pack them again."""
+    """Return whether the last operand that all tasks share is the weights, so that later calls need not pack them again."""
     reads = shared_reads(plan)
     return bool(reads) and reads[-1].access is weights(plan.op)
 
 
 def shared_call(plan: LoopPlan, prepacked: bool = False) -> list[str]:
-    """C statements that pack all shared operands; if `prepacked`, except the last, which an earlier call has packed."""
+    """Return C statements that pack all shared operands.
+
+    If `prepacked`, the last operand is omitted, because an earlier call has packed it.
+    """
     reads = shared_reads(plan)[: -1 if prepacked else None]
     return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
 
 
 def weights_function(plan: LoopPlan) -> str:
-    """C function `share_weights`, which packs piece `index` of the last shared operand."""
+    """Return the C function `share_weights`, which packs piece `index` of the last shared operand, the weights."""
     before = sum(_pieces(plan, read) for read in shared_reads(plan)[:-1])
     lines = Lines()
     with lines.block("static void share_weights(void *context, long index, int thread)"):
@@ -76,7 +82,7 @@ def weights_function(plan: LoopPlan) -> str:
 
 
 def weights_call(plan: LoopPlan) -> str:
-    """C statement that packs all pieces of the weights in parallel."""
+    """Return the C statement that packs all pieces of the weights in parallel."""
     return f"runtime->parallel(runtime, share_weights, &call, {_pieces(plan, shared_reads(plan)[-1])});"
 
 
@@ -122,7 +128,7 @@ def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
 
 
 def _slice(piece: LoopPlan, read: Operand) -> Operand:
-    """The operand with the box of one piece, and the pitches of the whole copy."""
+    """Return the operand whose box is one piece of the shared copy, with the pitches of the whole copy."""
     assert read.packing is not None
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients)
     return replace(read, packing=replace(read.packing, shape=shape))
@@ -138,7 +144,7 @@ def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
 
 
 def _cut_axis(plan: LoopPlan, read: Operand) -> int | None:
-    """The axis along which a copy is cut into pieces; None if there is none.
+    """Return the axis along which a shared copy is cut into pieces for threads; None without such an axis.
 
     With panels it is the vector axis, else the axis of the outermost dimension that only one axis indexes.
     """

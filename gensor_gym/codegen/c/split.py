@@ -1,4 +1,4 @@
-"""Print the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
+"""C text of the second pass of a split reduction, which combines partial outputs in a fixed order and applies the epilogue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _blocks(plan: LoopPlan) -> int:
 
 
 def finish_call(plan: LoopPlan) -> list[str]:
-    """C statements that run the second pass; empty if the reduction is not split."""
+    """Return C statements that run the second pass of a split reduction; empty if the reduction is not split."""
     if plan.splits == 1:
         return []
     items = _blocks(plan)
@@ -34,7 +34,7 @@ def finish_call(plan: LoopPlan) -> list[str]:
 
 
 def finish_function(plan: LoopPlan) -> str:
-    """C function `finish_row`, which computes a part of one row of the output from the partial outputs."""
+    """Return the C function `finish_row`, which computes a part of one row of the output from the partial outputs."""
     lines, axis = Lines(), _innermost_axis(plan)
     name, extent = plan.axes[axis], plan.op.extents[axis]
     lines.add(f"/* Joins the {plan.splits} partial outputs of a row in order, at most {BLOCK} elements of it. */")

@@ -15,7 +15,7 @@ RESERVED = frozenset(
 
 
 class Lines:
-    """Lines of C text with a current indentation."""
+    """Lines of C text that are written with a current indentation."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -28,7 +28,7 @@ class Lines:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write `head {` and `}` around the lines of the `with` block, which are indented one step further."""
+        """Write `head {` and `}` around the lines that are added within the `with` block, and indent these lines."""
         self.add(head + " {")
         self._depth += 1
         yield
@@ -37,7 +37,7 @@ class Lines:
 
     @contextmanager
     def blocks(self, heads: Iterable[str]) -> Iterator[None]:
-        """Write nested blocks with these heads, outermost first, around the lines of the `with` block."""
+        """Write nested blocks with these heads, outermost first, around the lines that are added within the `with` block."""
         heads = list(heads)
         for head in heads:
             self.add(head + " {")
@@ -52,7 +52,10 @@ class Lines:
 
 
 def linear(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
-    """C text of a sum of (coefficient, name) terms and a constant, such as `m * 1024 + k + 5`; zero terms are omitted."""
+    """Return the C text of a sum of (coefficient, name) terms and a constant, such as `m * 1024 + k + 5`.
+
+    Zero terms are omitted.
+    """
     kept = [(c, name) for c, name in terms if c != 0 and name != "0"]
     words = [name if c == 1 else f"{f'({name})' if ' ' in name else name} * {c}" for c, name in kept]
     if not words:
@@ -64,13 +67,13 @@ def linear(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
 
 
 def add(*terms: str) -> str:
-    """C text of the sum of some expressions; zeros are omitted."""
+    """Return the C text of the sum of some expressions; zeros are omitted."""
     kept = [term for term in terms if term != "0"]
     return " + ".join(kept) or "0"
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """Distinct C identifiers, similar to `names`, that are neither reserved nor in `taken`."""
+    """Make distinct C identifiers from names: similar to `names`, not reserved, and not in `taken`."""
     used = set(taken) | RESERVED
     result = []
     for name in names:
@@ -86,10 +89,10 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, .
 
 
 def ceil_div(a: int, b: int) -> int:
-    """Quotient a / b rounded up, for positive b."""
+    """Return the quotient a / b rounded up, for positive b."""
     return -(-a // b)
 
 
 def round_up(a: int, b: int) -> int:
-    """The smallest multiple of b that is at least a."""
+    """Return the smallest multiple of b that is at least a."""
     return ceil_div(a, b) * b

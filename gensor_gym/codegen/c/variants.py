@@ -12,7 +12,7 @@ from gensor_gym.codegen.c.text import round_up
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the micro-kernel: name of the C function, plan with the variant's width, and whether it guards accesses."""
+    """A variant of the micro-kernel: name of its C function, plan with its width, and whether it guards accesses (`edge`)."""
 
     name: str
     plan: LoopPlan
@@ -20,7 +20,10 @@ class Variant:
 
 
 def variants(plan: LoopPlan) -> list[Variant]:
-    """The variants that some register tile needs: interior variant first, then edge variants, narrowest first."""
+    """Return the variants of the micro-kernel that some register tile needs.
+
+    The interior variant is first, then edge variants, the narrowest first.
+    """
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
     if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
@@ -35,17 +38,17 @@ def variants(plan: LoopPlan) -> list[Variant]:
 
 
 def overhanging(plan: LoopPlan) -> list[int]:
-    """Spatial axes along which some, but not all, register tiles extend past the end."""
+    """Return the spatial axes along which some, but not all, register tiles extend past the end."""
     return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
 
 
 def guarded(plan: LoopPlan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that is outside the view in some register tiles but not in all."""
+    """Return (operand, dimension) of every index that is outside the view in some register tiles but not in all."""
     return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
 def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether all reads of a register tile along a dimension can be inside the view."""
+    """Return whether a register tile can read a dimension of an operand without reaching outside the view."""
     row = operand.access.coefficients[dimension]
     reach = 1
     for a, c in enumerate(row):
@@ -55,7 +58,7 @@ def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def _edge_widths(plan: LoopPlan) -> set[int]:
-    """Widths in lanes, rounded up to whole vectors, of the remainders along the vector axis at the ends of tasks."""
+    """Return the widths of narrower register tiles at the ends of tasks along the vector axis, in lanes, as whole vectors."""
     axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     if axis not in overhanging(plan):
         return set()

@@ -1,4 +1,7 @@
-"""Operations on whole rows of a product's output: at the end of tasks that compute whole rows, else in a separate loop."""
+"""Operations on whole rows of a product's output, such as a layer norm.
+
+They run at the end of tasks that compute whole rows, else in a separate loop.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,16 @@ from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.computation import Computation
 
 _PIECES = 4
-"""Number of tasks per thread of the separate loop."""
+"""Number of tasks per thread of the separate loop over finished rows."""
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """The C function `rows_done(call, thread, begin, end)`, which processes finished rows, and its members of `struct call`."""
+    """Operations on whole rows of a product's output, such as a layer norm, as C text.
+
+    The C function `rows_done(call, thread, begin, end)` processes finished rows. Other fields describe the members of `struct
+    call` that it uses.
+    """
 
     computation: Computation
     """The whole computation: the product and the operations on its rows."""
@@ -25,11 +32,11 @@ class WholeRows:
     output: str
     """C text of the product's output; empty if the output is in the workspace, in `value_bytes` bytes."""
     fields: tuple[str, ...]
-    """C declarations of additional members of `struct call`."""
+    """C declarations of members that `struct call` has in addition."""
     given: tuple[str, ...]
-    """C initialisers of these members."""
+    """C initialisers of the additional members of `struct call`."""
     value_names: tuple[str, ...]
-    """Names of members that point to the product's output."""
+    """Names of members of `struct call` that point to the product's output."""
     functions: tuple[str, ...]
     value_bytes: int
     thread_bytes: int
@@ -38,7 +45,10 @@ class WholeRows:
 
 
 def at_end(plan: LoopPlan) -> bool:
-    """Whether tasks compute all columns of their rows, and there are at least as many tasks as threads."""
+    """Return whether the tasks of the product can also process the rows that they compute.
+
+    Tasks must compute all columns of their rows, and there must be at least as many tasks as threads.
+    """
     *rows, columns = plan.op.spatial
     tasks = 1
     for a in rows:
@@ -47,7 +57,10 @@ def at_end(plan: LoopPlan) -> bool:
 
 
 def task_blocks(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> tuple[int, int]:
-    """(`Kernel.task_rows`, `Kernel.tasks_of_block`) of a product with two spatial axes; (0, 1) for any other kernel."""
+    """Return (`Kernel.task_rows`, `Kernel.tasks_of_block`) of a product with two spatial axes; (0, 1) for any other kernel.
+
+    They are the rows of a task, and the number of tasks that share these rows.
+    """
     if len(plan.op.spatial) != 2 or plan.shift is not None or plan.splits > 1 or (ends_with_rows and not at_end(plan)):
         return 0, 1
     rows, columns = plan.op.spatial
@@ -80,7 +93,10 @@ def _piece(plan: LoopPlan, rows: WholeRows) -> int:
 
 
 def loop_function(plan: LoopPlan, rows: WholeRows) -> list[str]:
-    """C function of the separate loop's task, in a list; empty if tasks of the product process their rows."""
+    """Return the C function with which a separate loop processes the product's finished rows, in a list.
+
+    The list is empty if tasks of the product process their rows themselves.
+    """
     if at_end(plan):
         return []
     lines, piece = Lines(), _piece(plan, rows)
@@ -90,5 +106,8 @@ def loop_function(plan: LoopPlan, rows: WholeRows) -> list[str]:
 
 
 def loop_call(plan: LoopPlan, rows: WholeRows) -> list[str]:
-    """C statements that run the separate loop; empty if tasks of the product process their rows."""
+    """Return C statements that run the separate loop over the product's finished rows.
+
+    The list is empty if tasks of the product process their rows themselves.
+    """
     return [] if at_end(plan) else [f"team.parallel(&team, some_rows, &call, {ceil_div(_rows(plan), _piece(plan, rows))});"]

@@ -1,4 +1,4 @@
-"""Generate C for a schedule of a chain of two products with a row nest between them.
+"""C generator for a chain of two products with a row nest between them, such as attention.
 
 A task computes some rows of one batch element, block by block. The first product of a block (its scores) stays in the thread's
 scratch memory, where the row nest and then the second product read it.
@@ -25,7 +25,7 @@ _FLOAT = 4
 
 
 class Tasks(ChainProgram):
-    """A schedule of a chain, divided into tasks for a CPU's threads."""
+    """A schedule of a chain of two products, divided into tasks for a CPU's threads."""
 
     @cached_property
     def room(self) -> Room:
@@ -37,7 +37,7 @@ class Tasks(ChainProgram):
 
     @property
     def block(self) -> int:
-        """Number of rows of a block, whose scores are in scratch memory at the same time."""
+        """Number of rows whose scores a thread keeps in its scratch memory at the same time."""
         return min(self.schedule.value("block"), self.chain.rows)
 
     @property
@@ -52,13 +52,13 @@ class Tasks(ChainProgram):
 
     @property
     def blocks(self) -> set[int]:
-        """Row counts of blocks: of whole blocks, and of the last block if it is smaller."""
+        """Different numbers of rows that blocks have: of whole blocks, and of the last block if it is smaller."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 
     @cached_property
     def products(self) -> tuple[ProductPrinter, ProductPrinter]:
-        """Printers of the chain's two products."""
+        """Writers of the C text of the chain's two products."""
         chain, value, pitch = self.chain, self.schedule.value, pitch_of(self.chain)
         scores, ending = Operand(pitch, 1, padded=True), ENDINGS.get(chain.dtype, "")
 
@@ -88,7 +88,7 @@ class Tasks(ChainProgram):
 
 
 def generate_chain(given: ChainProgram) -> Kernel:
-    """Generate the C kernel of a chain's schedule."""
+    """Generate the C kernel for a schedule of a chain of two products, such as attention."""
     program = Tasks(given.chain, given.schedule, given.hardware)
     graph = program.chain.graph
     parts = [_struct(program)]
@@ -118,7 +118,10 @@ def _struct(program: Tasks) -> str:
 
 
 def _panels(chain: Chain) -> list[str]:
-    """The nest's names of the scores and weights; only one block of their rows is stored at a time. Empty without a nest."""
+    """Return the names of the scores and weights in the row nest. Only one block of their rows is stored at a time.
+
+    The list is empty if nothing is computed between the products.
+    """
     return list(dict.fromkeys([chain.scores, chain.weights])) if chain.middle is not None else []
 
 
@@ -136,7 +139,10 @@ def _nest(program: Tasks) -> list[str]:
 
 
 def _interleaved(program: Tasks) -> set[int]:
-    """Numbers of rows that the nest's functions interleave: the schedule's, and 1 if a block is not a multiple of it."""
+    """Return the numbers of rows that a step of the row nest computes together; there is one C function for each number.
+
+    They are the number in the schedule, and 1 if a block has fewer rows or is not a multiple of it.
+    """
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}
     return wanted | ({1} if any(size % rows for size in program.blocks) else set())
@@ -170,7 +176,10 @@ def _block(program: Tasks, rows: int) -> str:
 
 
 def _fetch(lines: Lines, program: Tasks, rows: int) -> None:
-    """Write prefetches before the nest: of the left operand's rows for the next block, and of this block's output rows."""
+    """Write prefetches before the row nest of a block.
+
+    They fetch the left operand's rows for the next block, and this block's output rows.
+    """
     chain = program.chain
     for name, matrix, size, ahead in (
         ("a", chain.left, chain.products[0].inner, rows), ("out", chain.out, chain.products[1].columns, 0),

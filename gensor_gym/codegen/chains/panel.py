@@ -1,4 +1,7 @@
-"""Generate C for a schedule of a panel: the product's kernel, which runs the row nest on finished rows (`c/whole_rows.py`)."""
+"""C generator for a panel: a product's kernel that also runs operations such as a layer norm on its finished rows.
+
+`c/whole_rows.py` places these operations in the kernel.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class PanelProgram:
-    """A schedule of a panel's product on a machine."""
+    """A schedule of a panel (a product with a row nest after it) on a machine; the schedule is that of the product."""
 
     panel: Panel
     schedule: Schedule
@@ -37,12 +40,15 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Shape of the row nest's steps for which the model of fused operators predicts the fewest cycles."""
+        """Rows, vectors and lanes of one step of the row nest (the loops over the rows of the product).
+
+        It is the shape for which the analytic model predicts the fewest cycles.
+        """
         return row_shape(self.panel, self.hardware)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Offset of each of the nest's row buffers in a thread's scratch memory, in elements, by name."""
+        """Offset of each of the row nest's buffers in a thread's scratch memory, in elements, by name of the buffer."""
         found, place = {}, 0
         for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -57,7 +63,10 @@ class PanelProgram:
 
 
 def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
-    """The legal shape of the row nest's steps for which the analytic model predicts the fewest cycles."""
+    """Choose rows, vectors and lanes of a step of the row nest (the loops over the rows of the product).
+
+    It is the legal shape for which the analytic model predicts the fewest cycles.
+    """
     names = ("vector", "rows", "tile")
     choices = [key for key in itertools.product((4, 8, 16), (1, 2, 4), (1, 2, 4)) if key[0] <= hardware.lanes]
     schedules = [make_schedule(dict(zip(names, key, strict=True)), panel.lowered.placement) for key in choices]
@@ -69,7 +78,7 @@ def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
 
 
 def generate_panel(program: PanelProgram) -> Kernel:
-    """Generate the C kernel of a panel's schedule."""
+    """Generate the C kernel for a schedule of a panel (a product with operations on its rows after it)."""
     panel = program.panel
     graph, made = panel.graph, panel.made
     number = {value.name: place for place, value in enumerate(graph.inputs)}

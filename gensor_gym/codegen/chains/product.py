@@ -1,4 +1,4 @@
-"""C text of a chain's product: register tiles over a block of rows, and a copy of the right operand if needed."""
+"""C text of one product of a chain: register tiles over a block of rows, and a copy of the right operand if needed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from gensor_gym.codegen.c.text import Lines, add, linear
 _UNROLLED = 96
 """Largest number of vector multiply-adds in an unrolled loop body."""
 _LINE, _AHEAD = 16, 8
-"""Elements of a cache line; rows that copies prefetch ahead, since hardware prefetchers do not follow streams across pages."""
+"""Number of float32 elements in a cache line; number of rows ahead that copies prefetch.
+
+Hardware prefetchers do not follow streams across pages.
+"""
 
 
 def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
-    """C statement that prefetches the cache line `ahead` float32 elements past `pointer[place]`, even outside any tensor."""
+    """Return the C statement that prefetches the cache line `ahead` float32 elements past `pointer[place]`.
+
+    The address may be outside any tensor.
+    """
     at = f"(const void *)((uintptr_t)({pointer}) + {4 * ahead} + 4 * ({place}))"
     return f"__builtin_prefetch({at}{', 1' if writes else ''});"
 
 
 @dataclass(frozen=True)
 class Operand:
-    """Strides of a matrix in elements. If `padded`, whole vectors may be loaded and stored at the end of a row.
+    """Strides of a product's matrix in elements.
 
-    `ending` ends the names of helpers that load and store elements of 16 bits (`c.layout.operands.ENDINGS`); empty for float32.
+    If `padded`, whole vectors may be loaded and stored at the end of a row. `ending` ends the names of helpers that load and
+    store 16-bit elements (`c.layout.operands.ENDINGS`); empty for float32.
     """
 
     row: int
@@ -38,24 +45,27 @@ class Operand:
         return "uint16_t" if self.ending else "float"
 
     def number(self, at: str) -> str:
-        """C text of the element at the pointer `at`."""
+        """Return the C text of the element at the pointer `at`, converted to float32."""
         return f"load{self.ending}_1({at})" if self.ending else f"*({at})"
 
 
 @dataclass(frozen=True)
 class Strip:
-    """The columns of `count` adjacent register tiles, from column `start`; each tile has `vectors` adjacent vectors."""
+    """The columns of `count` adjacent register tiles, from column `start` on.
+
+    A row of each tile has `vectors` adjacent vectors.
+    """
 
     start: int
     count: int
     vectors: int
     lanes: int
-    """Number of valid lanes of a tile's last vector."""
+    """Number of valid lanes of the last vector in each row of the tile."""
 
 
 @dataclass(frozen=True)
 class ProductPrinter:
-    """Writes C text of C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
+    """Writer of the C text of a product C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
 
     A register tile has `height` rows and `vectors` vectors of `width` lanes.
     """
@@ -66,11 +76,11 @@ class ProductPrinter:
     vectors: int
     width: int
     depth: int
-    """Number of steps along `inner` that a register tile accumulates in one call."""
+    """Number of steps along `inner` that one call of a register tile adds up."""
     copied: bool
     a: Operand
     b: Operand
-    """Strides of B in its tensor, not in the copy."""
+    """Strides of B in its own tensor, not in the copy."""
     c: Operand
 
     @property
@@ -80,12 +90,15 @@ class ProductPrinter:
 
     @property
     def right(self) -> Operand:
-        """B as register tiles read it: the float32 copy, or the tensor."""
+        """Strides of B where register tiles read it: in the float32 copy, or in the tensor."""
         return Operand(self.wide, 1, padded=True) if self.copied else self.b
 
     @property
     def carries(self) -> bool:
-        """Whether sums are split along `inner`, so that a register tile adds to its earlier value in C."""
+        """Whether sums are split along `inner`.
+
+        A register tile then adds to the value in C that an earlier call has stored there.
+        """
         return self.depth < self.shape.inner
 
     def strips(self) -> Iterator[Strip]:
@@ -98,13 +111,16 @@ class ProductPrinter:
             yield Strip(whole * self.wide, 1, vectors, rest - (vectors - 1) * self.width)
 
     def heights(self, rows: int) -> list[tuple[int, int, int]]:
-        """(first row, number of tiles, rows of each tile) for each group of equal register tiles in a block of `rows` rows."""
+        """Divide a block of `rows` rows into register tiles.
+
+        Return (first row, number of tiles, rows of each tile) for each group of equal tiles.
+        """
         whole, rest = divmod(rows, self.height)
         found = [(0, whole, self.height), (whole * self.height, 1, rest)]
         return [one for one in found if one[1] and one[2]]
 
     def functions(self, blocks: set[int]) -> list[str]:
-        """C functions of all register tiles that blocks with these row counts need."""
+        """Return the C functions of all register tiles that blocks with these numbers of rows need."""
         tall = sorted({height for rows in blocks for _, _, height in self.heights(rows)}, reverse=True)
         return [self._tile(height, strip) for strip in self.strips() for height in tall]
 
@@ -155,7 +171,10 @@ class ProductPrinter:
         return f"store{ending}_{self.width}({at}, {what});"
 
     def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
-        """Write the loops over a block's register tiles; the loop over rows is the innermost, to reuse a tile of B."""
+        """Write the loops over a block's register tiles.
+
+        `a`, `b` and `c` are C texts of pointers. The loop over rows is the innermost, to reuse a tile of B.
+        """
         for strip in self.strips():
             end = strip.start + strip.count * self.wide
             loop = f"for (long j = {strip.start}; j < {end}; j += {self.wide})"
@@ -190,7 +209,7 @@ class ProductPrinter:
                 lines.add(f"for (long r = 0; r < {count * height}; r += {height}) {call}")
 
     def copy_function(self) -> str:
-        """C function `copy_NAME`, which copies B one tile of columns after another and pads the last tile with zeros."""
+        """Return the C function `copy_NAME`, which copies B tile by tile of columns and pads the last tile with zeros."""
         lines = Lines()
         whole = self.shape.columns // self.wide * self.wide
         with lines.block(f"static void copy_{self.name}(const {self.b.c_type} *const source, float *const copy)"):
@@ -202,7 +221,10 @@ class ProductPrinter:
         return str(lines)
 
     def _copy_strip(self, lines: Lines, j: str, columns: int) -> None:
-        """Write the copy of one tile of B's columns: by transposed blocks if columns are contiguous, by vectors if rows are."""
+        """Write the copy of one register tile's columns of B.
+
+        Contiguous columns are copied by transposed blocks, contiguous rows by vectors.
+        """
         start = linear([(self.b.column, j)]) if j == "j" else str(int(j) * self.b.column)
         place = linear([(self.shape.inner, j)]) if j == "j" else str(int(j) * self.shape.inner)
         source, copy, width = add("source", start), add("copy", place), self.width

@@ -1,4 +1,4 @@
-"""A schedule of a chain on a machine, which the generators of all languages take."""
+"""A schedule of a chain of two products on a machine, the input of the generators of all languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnyChainSchedule = ChainSchedule | GpuChainSchedule
 
 @dataclass(frozen=True)
 class ChainProgram:
-    """A schedule of a chain on a machine."""
+    """A schedule of a chain of two products (attention) on a machine."""
 
     chain: Chain
     schedule: AnyChainSchedule

@@ -1,1 +1,1 @@
-"""CUDA C for GPU programs: shared planning code, NVRTC, tensor maps, and one package for each family of kernels."""
+"""CUDA C for GPU programs: planning that all kernels share, NVRTC, tensor maps, and one package for each family of kernels."""

@@ -15,21 +15,27 @@ from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.operators.traits import is_product
 
 APART = 2
-"""Distance in bytes between the two 16-bit numbers of a word."""
+"""Distance in bytes between the two 16-bit numbers of a word of 32 bits."""
 
 _DOT = re.compile(r"\bdp2a\.\w+\.s32\.\w+\s+%\w+, (%\w+),")
 _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$", re.MULTILINE)
 
 
 def is_hidden(plan: BlockPlan, index: int) -> bool:
-    """Whether to hide from the compiler that elements of read `index` share a word: for int8 products of bytes two apart."""
+    """Return whether to hide from the compiler that elements of the operator's input `index` share a word of memory.
+
+    This applies to int8 products of bytes two apart.
+    """
     read, op = plan.op.reads[index], plan.op
     bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)
 
 
 def _steps(plan: BlockPlan, index: int) -> set[int]:
-    """Distances in elements between successive points along the reduce axes, in the memory that the read is loaded from."""
+    """Return the distances, in elements, between successive elements along the reduce axes.
+
+    They are distances in the memory that input `index` is loaded from: shared memory if it is staged, else the tensor.
+    """
     read, tile = plan.op.reads[index], plan.shared[index]
     if tile is None:
         strides = read.axis_strides()
@@ -41,9 +47,10 @@ def _steps(plan: BlockPlan, index: int) -> set[int]:
 
 
 def raw_words(ptx: str) -> tuple[str, ...]:
-    """The `dp2a` instructions of PTX text whose 16-bit operand is a word loaded from memory, or is packed from loaded halves.
+    """Return the `dp2a` instructions of PTX text that may take bytes of memory for 16-bit numbers.
 
-    No generated kernel has 16-bit integers, so in correct code each 16-bit number is made from a single byte.
+    Their 16-bit operand is a word loaded from memory, or is packed from loaded halves. No generated kernel has 16-bit integers,
+    so in correct code each 16-bit number is made from a single byte.
     """
     found: list[str] = []
     for function in re.split(r"(?=\.entry\b)", ptx):
@@ -54,7 +61,7 @@ def raw_words(ptx: str) -> tuple[str, ...]:
 
 
 def _definitions(function: str) -> dict[str, tuple[str, str]]:
-    """(operation, operands) of the last instruction in the text that writes a register, by register."""
+    """Return, for each register of a PTX function, (operation, operands) of the last instruction in the text that writes it."""
     made = {}
     for line in _LINE.finditer(function):
         operation, targets, operands = line.groups()
@@ -64,7 +71,10 @@ def _definitions(function: str) -> dict[str, tuple[str, str]]:
 
 
 def _is_loaded(made: dict[str, tuple[str, str]], register: str) -> bool:
-    """Whether a register contains unconverted bits of memory. Signed bytes do not count, because their load extends the sign."""
+    """Return whether a register contains unconverted bits of memory.
+
+    Signed bytes do not count, because their load extends the sign.
+    """
     operation, operands = made.get(register, ("", ""))
     packed = operation == "mov.b32" and "{" in operands
     sources = [made.get(half, ("", ""))[0] for half in re.findall(r"%\w+", operands)] if packed else [operation]

@@ -1,4 +1,6 @@
-"""CUDA C of a program: one kernel, and a second kernel that adds up partial results if the reduction is split over blocks.
+"""Generator of CUDA C for a program; this module writes the kernels without tensor cores.
+
+A kernel's text has a second kernel that adds up partial results if the reduction is split over blocks.
 
 The text needs no header. Blocks are numbered over the block tiles of the spatial axes (the innermost axis fastest, or grouped by
 the knob `raster`), then over the slices of the reduction. Thread numbers in a block run fastest over the threads that share an
@@ -23,7 +25,7 @@ from gensor_gym.codegen.program import Program
 
 
 def generate_cuda(program: Program) -> Kernel:
-    """Generate the CUDA kernel of a program.
+    """Generate the CUDA kernel of a program, with or without tensor cores.
 
     Every structurally valid schedule is accepted; with tensor_core=2, its resources must also fit the hardware. ValueError names
     a data type, a knob value or a tile that is not supported.
@@ -36,7 +38,10 @@ def generate_cuda(program: Program) -> Kernel:
 
 
 def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
-    """Generate the kernel of a program without tensor cores in the language `dialect`. ValueError names the unsupported part."""
+    """Generate the kernel of a program without tensor cores, in CUDA or a similar language.
+
+    ValueError names the unsupported part.
+    """
     plan = make_plan(program, dialect)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)

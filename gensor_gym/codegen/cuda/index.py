@@ -1,4 +1,4 @@
-"""C text of indices and flat addresses, and of the conditions under which an address may be read."""
+"""C text of indices and flat addresses of elements, and of the conditions under which an address may be read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
 Point = tuple[str, ...]
-"""A reduction point: for each axis, C text of the index within the step; "0" for spatial axes; [A]."""
+"""A reduction point (one combination of reduction indices), as C text.
+
+For each axis of the operator, it is the index within the step; "0" for spatial axes; [A].
+"""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Position of a statement in the register tile: a group of elements, and one element of the group.
+    """A position in a thread's register tile: a group of adjacent elements, and one element of the group.
 
     `group` is C text of the group's first index along each axis, usually a loop variable. `lane` is C text of the element's index
     within the group.
@@ -32,17 +35,20 @@ class Site:
     lane: tuple[str, ...]  # [A]
 
     def index(self, axis: int) -> str:
-        """C text of the index along an axis within the register tile (spatial) or the step (reduce)."""
+        """Return the C text of the element's index along an axis.
+
+        It counts within the register tile (spatial axis) or within the step of the reduction (reduce axis).
+        """
         return total([(1, self.group[axis]), (1, self.lane[axis])])
 
 
 def make_site(
     plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
 ) -> Site:
-    """Site at a reduction point, inside the loops over the register tile in steps of `width` elements along `lane_axis`.
+    """Return the position of an element inside the loops over the register tile, in steps of `width` elements along `lane_axis`.
 
-    `lane` is the index within the group along `lane_axis`, and `point_lane` along the axis of `plan.points`. The default `point`
-    is `looped_point(plan)`.
+    `lane` is the index within the group along `lane_axis`, and `point_lane` along the axis of `plan.points`. `point` has the
+    indices along the reduce axes; its default is `looped_point(plan)`.
     """
     group, lanes = list(point or looped_point(plan)), []
     for a, name in enumerate(plan.names):
@@ -53,7 +59,10 @@ def make_site(
 
 
 def looped_point(plan: BlockPlan) -> Point:
-    """The reduction point as C text of loop variables: over the chunks of a step, and over the points of a chunk."""
+    """Return the current indices along the reduce axes as C text of loop variables.
+
+    One loop runs over the chunks of a step, one over the points of a chunk.
+    """
     texts = []
     for a, name in enumerate(plan.names):
         step = plan.points.width if a == plan.points.axis else 1
@@ -64,9 +73,9 @@ def looped_point(plan: BlockPlan) -> Point:
 
 
 def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) -> str:
-    """C text of the index of this thread's element at a site, within the block tile (spatial axis) or the step (reduction axis).
+    """Return the C text of the index of this thread's element within the block tile (spatial axis) or the step (reduction axis).
 
-    With `from_first`, the index is relative to the thread's first element.
+    `site` is the element's position in the register tile. With `from_first`, the index is relative to the thread's first element.
     """
     name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
     if axis in plan.op.reduce:
@@ -84,42 +93,49 @@ def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) ->
 
 
 def global_indices(plan: BlockPlan, site: Site) -> list[str]:
-    """C text of the index of this thread's element at a site along every axis of the operator, [A]."""
+    """Return the C text of the index of this thread's element along every axis of the operator, [A].
+
+    `site` is the element's position in the register tile.
+    """
     return [total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in range(len(plan.names))]
 
 
 def origin(plan: BlockPlan, axis: int) -> str:
-    """C text of the first index of the block tile (spatial) or of the step (reduce) along an axis."""
+    """Return the C text of the first index of the block tile (spatial axis) or of the step of the reduction (reduce axis)."""
     return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
 
 
 def along(access: Access, dimension: int, indices: list[str]) -> str:
-    """C text of an access's index along one dimension, for axis values `indices`."""
+    """Return the C text of the index along one dimension of a tensor that an access reads for the axis values `indices`."""
     return total(zip(access.coefficients[dimension], indices, strict=True), access.offset[dimension])
 
 
 def flat(access: Access, indices: list[str]) -> str:
-    """C text of an access's flat address in its tensor, for axis values `indices`."""
+    """Return the C text of the flat address in the tensor that an access reads for the axis values `indices`."""
     strides = access.strides()
     return total((stride, along(access, d, indices)) for d, stride in enumerate(strides))
 
 
 def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first: bool = False) -> str:
-    """C text of the flat address in a shared tile, for axis values within the block tile and the step.
+    """Return the C text of the flat address in a tile in shared memory.
 
-    With `from_first`, values and address are relative to the thread's first element.
+    `indices` are axis values within the block tile and the step. With `from_first`, values and address are relative to the
+    thread's first element.
     """
     return tile.address(tile.places(access, indices, from_first))
 
 
 def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[str]:
-    """C conditions under which an index along a dimension is inside the tensor, except conditions that always hold."""
+    """Return the C conditions under which `index` along a dimension is inside the tensor, except conditions that always hold."""
     below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """(dimension, C condition) pairs under which the box that a block reads in a step is entirely inside; None if it never is."""
+    """Return the conditions under which the box of a tensor that a block reads in a step is entirely inside.
+
+    They are (dimension, C condition) pairs; the result is None if the box is never inside.
+    """
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):
@@ -136,7 +152,7 @@ def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
 
 
 def is_known(condition: str) -> bool | None:
-    """Value of a C comparison of constants; None if it contains names."""
+    """Return the value of a C comparison of constants; None if it contains names."""
     found = re.fullmatch(r"([-+\d ]+) (<|>=) (\d+)", condition)
     if found is None:
         return None
@@ -145,13 +161,16 @@ def is_known(condition: str) -> bool | None:
 
 
 def neutral(plan: BlockPlan) -> str:
-    """C text of the reduction's identity: the contribution of points outside, and the initial value of accumulators."""
+    """Return the C text of the reduction's identity, such as 0 for a sum.
+
+    It is the initial value of accumulators, and what points outside contribute.
+    """
     identity = limited(plan.op.reduction.identity, plan.op.dtype)
     return str(int(identity)) if plan.op.accumulator == "int32" else _float(identity)
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """C text of the value that stands for an element outside its tensor: the pad value if `padded`, else the identity."""
+    """Return the C text of the value for an element outside its tensor: the pad value if `padded`, else the identity."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
     if dtype in ("int8", "float8_e4m3fn"):  # only products read 8-bit floats outside, where values are 0
@@ -168,7 +187,10 @@ def _float(value: float) -> str:
 
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
-    """C text of the value for elements outside; None if it differs between padding and points outside the reduction."""
+    """Return the C text of the value that stands for elements of a tensor outside it.
+
+    The result is None if the value differs between padding and points outside the reduction.
+    """
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
     }
@@ -177,7 +199,9 @@ def fill_of(plan: BlockPlan, access: Access) -> str | None:
 
 
 def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
-    """C text of a guarded load: `load` inside, the pad value in the padding, and the reduction's identity outside the reduction.
+    """Return the C text of a guarded load.
+
+    It is `load` inside the tensor, the pad value in the padding, and the reduction's identity outside the reduction.
 
     `indices` are the access's indices along its dimensions. `cast` is a format string that turns a fill value into a vector.
     """
@@ -195,7 +219,10 @@ def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str,
 
 
 def spatial_loops(plan: BlockPlan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
-    """Loops over the register tile along `axes`, in steps of `width` along `lane_axis`; loops of one iteration are omitted."""
+    """Return loops over the register tile along `axes`, in steps of `width` along `lane_axis`.
+
+    Loops of one iteration are omitted.
+    """
     loops = []
     for a in axes:
         step = width if a == lane_axis else 1

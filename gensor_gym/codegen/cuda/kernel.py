@@ -1,4 +1,4 @@
-"""Text around a kernel's body, common to all families: head, constants, and the second kernel of a split reduction."""
+"""Text around the body of every GPU kernel: head, constants, and the second kernel of a split reduction."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from gensor_gym.operators.traits import is_product
 def kernel_text(
     plan: BlockPlan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
 ) -> str:
-    """C text of a kernel with this body. Its parameters are tensor maps, all inputs, the output and the workspace.
+    """Return the C text of a kernel with this body.
 
-    `bounds` are the arguments of `__launch_bounds__`. `constants` are (value, meaning) by name; the constants that the body uses
-    are declared. `cluster` is the number of blocks in a cluster.
+    Its parameters are tensor maps, all inputs, the output and the workspace.
+
+    `bounds` are the arguments of `__launch_bounds__`. `constants` are (value, meaning) by name; those that the body uses are
+    declared. `cluster` is the number of blocks in a cluster.
     """
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
@@ -32,18 +34,18 @@ def kernel_text(
 
 
 def launch_bounds(plan: BlockPlan) -> str:
-    """C text of the arguments of `__launch_bounds__`: threads and, for products of staged operands only, resident blocks.
+    """Return the C text of the arguments of `__launch_bounds__`: threads and, for some products, blocks per multiprocessor.
 
-    The number of resident blocks limits a thread's registers to its share. A product whose operands all come through shared
-    memory gets this limit, because it needs few registers besides those that the model counts: accumulators, fragments and
-    copies. Other kernels also have loads in flight, whose registers would spill under the limit.
+    The number of blocks that run at the same time limits a thread's registers to its share. A product whose operands all come
+    through shared memory gets this limit, because it needs few registers besides those that the model counts: accumulators,
+    fragments and copies. Other kernels also have loads in flight, whose registers would spill under the limit.
     """
     held = all(plan.staged) and is_product(plan.op)
     return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
 
 
 def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
-    """Constants of a kernel's text, by name: (value, meaning)."""
+    """Return the constants that a kernel's text may use, by name: (value, meaning)."""
     table = {
         "THREADS": (plan.threads, "threads of a block"),
         "REDUCE_THREADS": (plan.reduce_threads, "threads that share an output"),
@@ -66,7 +68,9 @@ def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
 def assemble(
     plan: BlockPlan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
 ) -> Kernel:
-    """Assemble the kernel of a plan: source around the text `main` of the main kernel, launches, and workspace.
+    """Assemble the kernel of a plan: source, launches and workspace.
+
+    `main` is the text of the main kernel.
 
     `functions` are device functions that `main` may call in addition to the dialect's. `before` are launches of other kernels
     whose text `main` includes.

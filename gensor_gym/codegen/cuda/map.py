@@ -22,12 +22,18 @@ _OPERAND_STAGES = {"bias": "{0} + {1}", "scale": "{0} * {1}", "residual": "{0} +
 
 
 def map_value(op: Operator, operands: list[str]) -> str:
-    """C text of an elementwise operator's function of its operands. ValueError lists the available functions."""
+    """Return the C text of an elementwise operator's function, applied to `operands`.
+
+    ValueError lists the available functions.
+    """
     return apply_function(op, op.function, operands)
 
 
 def apply_function(op: Operator, name: str, operands: list[str]) -> str:
-    """C text of the function `name` of `operands`. An operand may occur twice in the text, so it must have no side effects."""
+    """Return the C text of the function `name` of `operands`.
+
+    An operand may occur twice in the text, so it must have no side effects.
+    """
     table = _FLOAT if op.accumulator == "float32" else _INTEGER
     if name not in table:
         raise ValueError(f"elementwise function {name!r} of {op.dtype}: CUDA code has {', '.join(table)}")
@@ -35,7 +41,10 @@ def apply_function(op: Operator, name: str, operands: list[str]) -> str:
 
 
 def apply_stage(op: Operator, name: str, value: str, operand: str | None) -> str:
-    """C text of the epilogue stage `name` applied to a value and an operand (or None). ValueError lists the known stages."""
+    """Return the C text of the epilogue stage `name` applied to a value and an operand (or None).
+
+    ValueError lists the known stages.
+    """
     if operand is None:
         return apply_function(op, name, [value])
     if name not in _OPERAND_STAGES:

@@ -1,4 +1,4 @@
-"""Compilation of CUDA text to a cubin with NVRTC. It needs no GPU and no driver, only two Python packages."""
+"""Compilation of CUDA text to a cubin with NVRTC, which needs no GPU and no driver, only two Python packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.files import write_whole
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 _CHECKS = "raw words"
-"""Checks that a cubin passes before it is cached. They are part of its key, so a new check invalidates old cubins."""
+"""Checks that a cubin passes before it is cached. They are part of the cache key, so a new check invalidates old cubins."""
 
 
 class NvrtcError(RuntimeError):
@@ -28,7 +28,7 @@ class NvrtcError(RuntimeError):
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A cubin and the assembler's report.
+    """A cubin (machine code of a CUDA kernel) and the assembler's report.
 
     `registers` is the maximum per thread over all entries, and `spill_bytes` is the sum of spill stores and loads over all
     entries. `shared_bytes` is static shared memory, which is 0 for generated kernels. `log` is NVRTC's program log.
@@ -57,7 +57,7 @@ class CompiledKernel:
 
 
 def is_available() -> bool:
-    """Whether NVRTC is installed and can be loaded."""
+    """Return whether NVRTC is installed and can be loaded."""
     try:
         version()
     except NvrtcError:
@@ -66,12 +66,12 @@ def is_available() -> bool:
 
 
 def version() -> str:
-    """NVRTC's version, for example `13.0`. NvrtcError if it is not installed."""
+    """Return NVRTC's version, for example `13.0`. NvrtcError if it is not installed."""
     return ".".join(map(str, _call(_nvrtc(), "nvrtcVersion")))
 
 
 def cache_folder() -> Path:
-    """Folder of cached cubins: nvrtc/ in the cache folder of gensor_gym."""
+    """Return the folder of cached cubins: nvrtc/ in the cache folder of gensor_gym."""
     return cache_dir() / "nvrtc"
 
 
@@ -118,7 +118,10 @@ def _nvrtc() -> ModuleType:
 
 
 def _call(nvrtc: ModuleType, name: str, *arguments: object) -> tuple:
-    """Call a function of the bindings and return its values without the status. NvrtcError if it fails to load or to run."""
+    """Call a function of the NVRTC bindings and return its values without the status.
+
+    NvrtcError if the library does not load or the call fails.
+    """
     try:
         status, *values = getattr(nvrtc, name)(*arguments)
     except RuntimeError as error:  # the bindings load the library at the first call
@@ -157,7 +160,7 @@ def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
 
 
 def parse_log(log: str) -> tuple[int, int, int]:
-    """(registers, spill bytes, static shared bytes) from ptxas's report: maximum, sum and maximum over all entries."""
+    """Read ptxas's report. Return (registers, spill bytes, static shared bytes): maximum, sum and maximum over all entries."""
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", log)]
     shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
@@ -165,7 +168,10 @@ def parse_log(log: str) -> tuple[int, int, int]:
 
 
 def _read(key: str) -> CompiledKernel | None:
-    """The cached result of a key. None if it is missing or incomplete, or if other users can write to it."""
+    """Return the cached compilation with a key.
+
+    The result is None if the cache's entry is missing or incomplete, or if other users can write to it.
+    """
     path = cache_folder() / f"{key}.json"
     if not path.exists() or not is_own_folder(path.parent, cache_dir()):
         return None
@@ -180,7 +186,10 @@ def _read(key: str) -> CompiledKernel | None:
 
 
 def _write(key: str, compiled: CompiledKernel) -> None:
-    """Store a result in the cache, each file atomically. If the folder is not writable or not private, nothing is stored."""
+    """Store a compilation in the cache, each file atomically.
+
+    If the folder is not writable or not private, nothing is stored.
+    """
     about = asdict(compiled)
     cubin = about.pop("cubin")
     about["sha256"] = hashlib.sha256(cubin).hexdigest()

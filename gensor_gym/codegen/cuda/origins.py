@@ -1,4 +1,4 @@
-"""C text of the output tile and slice that a block computes, and of a step's first indices.
+"""C text that finds the output tile and the slice of the reduction that a block computes, and the first indices of a step.
 
 A block computes a slice of the reduction for a tile of the output. Tiles are numbered in row-major order, or in groups of rows by
 the knob `raster`.
@@ -13,7 +13,10 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, remainder, total
 
 
 def write_slice(out: Writer, plan: BlockPlan) -> None:
-    """Declare the range of steps of this block's slice, and the slice's part of the workspace. The last slices may be empty."""
+    """Write declarations of the range of steps in this block's slice of the reduction, and of the slice's part of the workspace.
+
+    The last slices may be empty.
+    """
     each = -(-plan.steps // plan.slices)
     slice_index = "blockIdx.x / TILES" if plan.tiles > 1 else "blockIdx.x"
     kind = SCALARS[plan.op.accumulator].name
@@ -27,7 +30,10 @@ def write_slice(out: Writer, plan: BlockPlan) -> None:
 
 
 def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, ...]) -> None:
-    """Declare `block_<axis>`, the first index of step `step`, for the reduce axes in `axes` that have several steps."""
+    """Write declarations of `block_<axis>`, the first index of step `step`, for the reduce axes in `axes`.
+
+    Only axes with several steps have one.
+    """
     divisor = plan.steps
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in moving:
@@ -39,7 +45,7 @@ def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, 
 
 
 def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> None:
-    """Declare `block_<axis>`, the first index of the block tile, along every axis that has several tiles.
+    """Write declarations of `block_<axis>`, the first index of the block tile, along every axis that has several tiles.
 
     `work` is C text of a number that counts the tiles of the first slice, then those of the next slice, and so on. Blocks of a
     cluster have the same number and adjacent tiles; `rank` selects a block's own tile.
@@ -66,7 +72,10 @@ def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> 
 
 
 def _first(plan: BlockPlan, axis: int, index: str) -> str:
-    """C text of the first index of tile `index` along an axis. With a cluster, `index` counts clusters and `rank` their tiles."""
+    """Return the C text of the first index of tile `index` along an axis.
+
+    With a cluster, `index` counts clusters and `rank` their tiles.
+    """
     size = f"BLOCK_{plan.names[axis].upper()}"
     if plan.together[axis] == 1:
         return f"{index} * {size}"
@@ -74,7 +83,7 @@ def _first(plan: BlockPlan, axis: int, index: str) -> str:
 
 
 def _write_raster(out: Writer, plan: BlockPlan, axes: list[int], group: int, outer: bool) -> None:
-    """Declare `block_<axis>` of the last two axes, with tiles in groups of rows and column by column within a group.
+    """Write declarations of `block_<axis>` for the last two axes, with tiles in groups of rows and column by column in a group.
 
     The last group may have fewer rows.
     """

@@ -1,4 +1,4 @@
-"""Plan of a GPU kernel, made before any text is written: threads, shared tiles, widths, guards."""
+"""Planning of a GPU kernel, before any text is written: threads, tiles in shared memory, widths of accesses, guards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Lanes:
-    """Vector loads of a fragment: `width` adjacent elements along `axis` at a time. Axis -1 means one element at a time."""
+    """The way in which a thread loads its elements of one input: `width` adjacent elements along `axis` at a time.
+
+    Axis -1 means one element at a time.
+    """
 
     axis: int = -1
     width: int = 1
@@ -30,7 +33,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPlan(Tiling):
-    """A program and the layout of its kernel on a GPU, derived from the schedule."""
+    """Plan of a GPU kernel: a program and the layout of its kernel, derived from the schedule."""
 
     unguarded: bool = False
     """Whether the text is for tiles entirely inside the tensors, which need no guards."""
@@ -39,7 +42,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def reduce_threads(self) -> int:
-        """Number of threads that share one output element."""
+        """Number of threads that share one output element and add up its reduction together."""
         return self.program.knob("reduce_threads") if self.op.reduce else 1
 
     @property
@@ -64,12 +67,12 @@ class BlockPlan(Tiling):
 
     @property
     def cleared_bytes(self) -> int:
-        """Number of bytes at the workspace's beginning that must be zero before a call, and are zero again after it."""
+        """Number of bytes at the workspace's beginning that must be zero before a call, and that are zero again after it."""
         return 0
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the launch."""
+        """Number of blocks that the kernel is launched with."""
         return self.tiles * self.slices
 
     @property
@@ -79,7 +82,7 @@ class BlockPlan(Tiling):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps that the kernel takes."""
+        """Descriptions of arrays for TMA (tensor maps) that the kernel takes as arguments."""
         return ()
 
     @property
@@ -89,28 +92,31 @@ class BlockPlan(Tiling):
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """Number of chunks in a step along every reduce axis, and 1 along spatial axes, [A]."""
+        """Number of chunks (consecutive reduction points) in a step along every reduce axis, and 1 along spatial axes, [A]."""
         pairs = zip(self.block, self.register, strict=True)
         return tuple(b // r if a in self.op.reduce else 1 for a, (b, r) in enumerate(pairs))
 
     @property
     def step_points(self) -> int:
-        """Number of reduction points in one step."""
+        """Number of reduction points (combinations of reduction indices) in one step."""
         return math.prod(self.block[a] for a in self.op.reduce)
 
     @cached_property
     def buffered(self) -> bool:
-        """Whether fragments of the next point are loaded before the multiply-adds of the current point.
+        """Whether the inputs of the next reduction point are loaded to registers before the multiply-adds of the current point.
 
-        This requires that all reads come from shared memory, that one thread computes all points of an output without guards, and
-        that there is a next point.
+        This requires that all inputs come from shared memory, that one thread computes all points of an output without guards,
+        and that there is a next point.
         """
         plain = self.reduce_threads == 1 and not self.guarded_points and all(self.staged)
         return self.program.knob("register_buffer") == 2 and plain and (self.stages > 1 or self.step_points > 1)
 
     @property
     def tile_name(self) -> str:
-        """Suffix of a tile's C name in the computation of a step: `now` if there are several buffers, else `tile`."""
+        """Suffix of the C name of a tile in shared memory where a step reads it.
+
+        It is `now` if there are several buffers, else `tile`.
+        """
         return "now" if self.stages > 1 else "tile"
 
     @cached_property
@@ -121,11 +127,11 @@ class BlockPlan(Tiling):
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read; None if the read is not staged."""
+        """Tile in shared memory of each input; None if the input is not staged there."""
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
-        """Shared tile of a staged read; ValueError if the read is not staged."""
+        """Return the tile in shared memory of input `index`; ValueError if the input is not staged there."""
         tile = self.shared[index]
         if tile is None:
             raise ValueError(f"read {index} of {self.op} is not staged; staged are {self.staged}")
@@ -133,12 +139,15 @@ class BlockPlan(Tiling):
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Bytes of one buffer, which contains the tiles of all staged reads."""
+        """Number of bytes of one buffer in shared memory, which contains the tiles of all staged inputs."""
         return stage_bytes(self.shared)
 
     @cached_property
     def exchange_bytes(self) -> int:
-        """Bytes of shared memory through which warps that share an output combine their results. They reuse the tiles' memory."""
+        """Bytes of shared memory through which warps that share an output combine their results.
+
+        They reuse the memory of the tiles.
+        """
         if self.reduce_threads <= self.warp:
             return 0
         return 4 * self.threads // self.warp * math.prod(self.register[a] for a in self.op.spatial)
@@ -150,12 +159,15 @@ class BlockPlan(Tiling):
 
     @cached_property
     def resident(self) -> int:
-        """Number of blocks resident on a multiprocessor at a time, at least 1."""
+        """Number of blocks that a multiprocessor runs at the same time, at least 1."""
         return resident_blocks(self.program, self.threads, self.shared_bytes)
 
     @cached_property
     def points(self) -> Lanes:
-        """Axis and number of reduction points computed at once, so that unstaged reads contiguous along the axis load vectors."""
+        """Axis and number of reduction points that a thread loads at once.
+
+        More than one allows vector loads of inputs that are not staged and that are contiguous along the axis.
+        """
         best = Lanes()
         for read, staged in zip(self.op.reads, self.staged, strict=True):
             axis = self.sole_mover(read, len(read.view) - 1)
@@ -166,7 +178,7 @@ class BlockPlan(Tiling):
         return best if best.width > 1 else Lanes()
 
     def lanes(self, index: int) -> Lanes:
-        """Vector loads with which a thread fills the fragment of read `index`."""
+        """Return the vector loads with which a thread reads its elements of input `index`."""
         read, tile = self.op.reads[index], self.shared[index]
         dimension = tile.columns[-1] if tile else len(read.view) - 1
         axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
@@ -188,7 +200,7 @@ class BlockPlan(Tiling):
         return Lanes(axis, width) if width > 1 else Lanes()
 
     def store_width(self) -> int:
-        """Number of output elements that one store writes."""
+        """Return the number of output elements that one store writes."""
         write = self.op.write
         axis = self.sole_mover(write, len(write.view) - 1)
         if axis < 0 or write.coefficients[-1][axis] != 1:
@@ -197,7 +209,10 @@ class BlockPlan(Tiling):
 
     @cached_property
     def guarded_points(self) -> tuple[int, ...]:
-        """Reduce axes along which a loop skips points past the extent, since some read cannot return a neutral element there."""
+        """Reduce axes along which a loop must skip points past the extent.
+
+        Along these axes, some input cannot return a neutral element past the extent.
+        """
         reads = self.op.reads
         return tuple(
             a
@@ -208,11 +223,11 @@ class BlockPlan(Tiling):
 
 @dataclass(frozen=True)
 class ProductPlan(BlockPlan):
-    """Plan of a matrix product on tensor cores, by mma.sync or wgmma, with both operands staged."""
+    """Plan of a matrix product on tensor cores, by mma.sync or wgmma, with both operands staged in shared memory."""
 
     @cached_property
     def roles(self) -> MatrixAxes:
-        """Axes m, n and k and reads A and B of the matrix product; ValueError if the operator is not a matrix product."""
+        """Axes m, n and k and inputs A and B of the matrix product; ValueError if the operator is not a matrix product."""
         roles = matrix_axes(self.op)
         if roles is None:
             raise ValueError(f"{self.op} is no product of matrices")
@@ -225,18 +240,21 @@ class ProductPlan(BlockPlan):
 
     @cached_property
     def stages(self) -> int:
-        """Number of buffers in shared memory."""
+        """Number of buffers in shared memory: one is multiplied while copies fill the others."""
         return self.program.knob("stages")
 
 
 def make_plan(program: Program, dialect: Dialect = CUDA) -> BlockPlan:
-    """Plan of a program without tensor cores. ValueError names an unsupported data type, machine, knob or tile."""
+    """Plan the kernel of a program without tensor cores. ValueError names an unsupported data type, machine, knob or tile."""
     check_program(program, 0, dialect.title)
     return BlockPlan(program, dialect=dialect)
 
 
 def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> None:
-    """Check that kernels with this value of knob `tensor_core` support data type, machine, knobs and tiles; ValueError if not."""
+    """Check that kernels with this value of knob `tensor_core` support the program's data type, machine, knobs and tiles.
+
+    ValueError names the unsupported part.
+    """
     op = program.operator
     if op.dtype not in INPUT:
         raise ValueError(f"{title} code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
@@ -269,6 +287,9 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
 
 
 def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
-    """Whether an index of the read shows that a reduce axis is past its extent, so that the load can return a neutral element."""
+    """Return whether loads of an input can tell that a reduce axis is past its extent, and return a neutral element there.
+
+    An index of the input must depend on this axis alone.
+    """
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)

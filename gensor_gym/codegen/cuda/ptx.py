@@ -39,7 +39,7 @@ __device__ __forceinline__ void wait_for_copies() {
 
 
 def _load_matrices(name: str, kind: str, count: int) -> str:
-    """C text of a device function that loads `count` matrices of 8 rows of 16 bytes by one `ldmatrix`.
+    """Return the C text of a device function that loads `count` matrices of 8 rows of 16 bytes by one `ldmatrix`.
 
     Lane 8 i + r passes the address of row r of matrix i. Every lane receives 4 bytes of each matrix.
     """
@@ -54,7 +54,10 @@ def _load_matrices(name: str, kind: str, count: int) -> str:
 
 
 def _multiply_add(name: str, instruction: str, sums: int, a: int, b: int) -> str:
-    """C text of a device function for one `mma.sync`, sums += a * b. `sums`, `a` and `b` are register counts of a lane."""
+    """Return the C text of a device function for one `mma.sync`: sums += a * b.
+
+    `sums`, `a` and `b` are numbers of registers of a lane.
+    """
     integer = ".s32" in instruction
     kind, letter = ("int", "r") if integer else ("float", "f")
     numbers = iter(range(sums + a + b))
@@ -156,7 +159,10 @@ FUNCTIONS: dict[str, str] = {
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
-    """C text of the functions that a kernel's text calls, or empty. The emulator uses functions of its own instead."""
+    """Return the C text of the device functions that a kernel's text calls; empty if it calls none.
+
+    The emulator has its own versions of `functions` and skips these.
+    """
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""

@@ -29,12 +29,12 @@ _TARGET = re.compile(r"`\((\.L_\w+)\)")
 
 
 class SassError(RuntimeError):
-    """The disassembler is missing or rejected a cubin."""
+    """The disassembler is missing or rejected a cubin, or a cubin has no loop."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: the instructions from a label to the last branch back to it, including inner loops.
+    """A loop of machine code: the instructions from a label to the last branch back to it, including inner loops.
 
     `operations` are in the order of the text, with their suffixes (`LDG.E.128`). `entry` is the kernel's name. `lines` are the
     loop's line numbers in the kernel, where labels count as lines.
@@ -50,7 +50,7 @@ class Loop:
         return sum(self.counts[name] for name in MULTIPLY_ADDS)
 
     def holds(self, other: Loop) -> bool:
-        """Whether `other` is an inner loop of this loop."""
+        """Return whether `other` is an inner loop of this loop."""
         within = self.entry == other.entry and self.lines.start <= other.lines.start and other.lines.stop <= self.lines.stop
         return within and self.lines != other.lines
 
@@ -60,13 +60,13 @@ class Loop:
         return Counter(name.partition(".")[0] for name in self.operations)
 
     def share(self, *names: str) -> float:
-        """Fraction of the instructions whose operation is in `names`, or in `MULTIPLY_ADDS` if no names are given."""
+        """Return the fraction of the loop's instructions whose operation is in `names`, by default in `MULTIPLY_ADDS`."""
         counts = self.counts
         return sum(counts[name] for name in names or MULTIPLY_ADDS) / max(1, len(self.operations))
 
 
 def is_available() -> bool:
-    """Whether a disassembler is installed."""
+    """Return whether a disassembler is installed."""
     try:
         find_nvdisasm()
     except SassError:
@@ -75,7 +75,10 @@ def is_available() -> bool:
 
 
 def find_nvdisasm() -> Path:
-    """Path of the disassembler in the Python package, else on the PATH. SassError names the package to install."""
+    """Find the disassembler in the Python package, else on the PATH, and return its path.
+
+    SassError names the package to install.
+    """
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
         for path in sorted(Path(folder).glob("*/bin/nvdisasm"), reverse=True):
@@ -86,7 +89,7 @@ def find_nvdisasm() -> Path:
 
 
 def disassemble(cubin: bytes) -> str:
-    """Assembly text of all kernels of a cubin. SassError contains the disassembler's message if it fails."""
+    """Disassemble a cubin. Return the assembly text of all its kernels; SassError has the disassembler's message if it fails."""
     tool = find_nvdisasm()
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
         path = Path(folder) / "kernel.cubin"
@@ -98,9 +101,10 @@ def disassemble(cubin: bytes) -> str:
 
 
 def instructions(text: str) -> dict[str, list[str]]:
-    """Instructions and labels of every kernel in `disassemble`'s text, in order, by the kernel's name. Labels begin with a dot.
+    """Read `disassemble`'s text. Return the instructions and labels of every kernel, in order, by the kernel's name.
 
-    Predicates, operands, addresses and encodings are omitted, but targets of branches stay: `BRA .L_x_0`.
+    Labels begin with a dot. Predicates, operands, addresses and encodings are omitted, but targets of branches stay: `BRA
+    .L_x_0`.
     """
     kernels: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -116,7 +120,7 @@ def instructions(text: str) -> dict[str, list[str]]:
 
 
 def loops(cubin: bytes) -> list[Loop]:
-    """All loops of a cubin's kernels, in the order of the text."""
+    """Return all loops of a cubin's kernels, in the order of the text."""
     found = []
     for entry, lines in instructions(disassemble(cubin)).items():
         places = {line: i for i, line in enumerate(lines) if line.startswith(".")}
@@ -132,7 +136,7 @@ def loops(cubin: bytes) -> list[Loop]:
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds among those without an inner loop with multiply-adds; the longest if none has any.
+    """Return the loop with the most multiply-adds that contains no other loop with multiply-adds; else the longest loop.
 
     For a loop over tiles around a loop over steps, the result is the loop over steps. SassError if no kernel of the cubin has a
     loop.
@@ -146,7 +150,7 @@ def main_loop(cubin: bytes) -> Loop:
 
 
 def report(op: str, schedule: str, hardware: str) -> str:
-    """Text with registers, spills, and the operations of the main loop of a program compiled for `hardware`."""
+    """Compile a program for `hardware`. Return a text with its registers, spills, and the operations of its main loop."""
     from gensor_gym.codegen.build import generate
     from gensor_gym.codegen.cuda.nvrtc import compile_cubin
     from gensor_gym.graph.schedule import Schedule

@@ -18,11 +18,11 @@ from gensor_gym.graph.matrices.lying import MAP_STEP
 from gensor_gym.operators.types import ITEM_BYTES
 
 MAP_BYTES = 128
-"""Bytes of an encoded map."""
+"""Number of bytes of a tensor map as the driver encodes it."""
 MAX_BOX = 256
 """Largest number of elements of the array that a box spans along a dimension."""
 UNIT = 16
-"""Offsets, strides and rows of a box are multiples of this number of bytes."""
+"""Offsets, strides and rows of a box must be multiples of this number of bytes."""
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
@@ -31,9 +31,9 @@ _TYPES = {
 
 
 _NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "TFLOAT32": 11}
-"""Values of CUtensorMapDataType in the header cuda.h."""
+"""Numeric values of the enumeration CUtensorMapDataType in the header cuda.h."""
 _SWIZZLES = (0, 32, 64, 128)
-"""Bytes of a swizzled row, indexed by the value of CUtensorMapSwizzle."""
+"""Bytes of a swizzled row, indexed by the value of the enumeration CUtensorMapSwizzle."""
 _L2_256B = 3
 """Value of CUtensorMapL2promotion."""
 
@@ -73,12 +73,12 @@ class TensorMap:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Number of elements of the array that a box spans along each dimension, skipped elements included, [R]."""
+        """Number of elements of the array that a box spans along each dimension, including skipped elements, [R]."""
         return tuple(n * step for n, step in zip(self.box, self.every, strict=True))
 
     @property
     def every(self) -> tuple[int, ...]:
-        """`steps` with its default of 1 written out, [R]."""
+        """Distances between successive elements of a box along each dimension, [R]: `steps`, or 1 if it is empty."""
         return self.steps or (1,) * len(self.box)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class TensorMap:
 
 
 def described(tensor_map: TensorMap) -> dict[str, Any]:
-    """Arguments of `cuTensorMapEncodeTiled`, by the names they have there, as plain numbers, without an address.
+    """Return the arguments of `cuTensorMapEncodeTiled`, by the names they have there, as plain numbers, without an address.
 
     Dimensions are innermost first, like the driver's. The innermost stride is omitted, because the driver knows it.
     """
@@ -113,9 +113,10 @@ def described(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
-    """Encode a tensor map for the array at a device address: one element of 128 bytes, which CuPy passes to a kernel by value.
+    """Encode a tensor map for the array at a device address.
 
-    TensorMapError if the driver is missing or rejects the map.
+    Return one element of 128 bytes, which CuPy passes to a kernel by value. TensorMapError if the driver is missing or rejects
+    the map.
     """
     driver = _driver()
     try:
@@ -129,7 +130,7 @@ def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
 
 
 def with_maps(maps: Sequence[TensorMap], arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """All arguments of an entry: the encoded maps, then `arguments`, which are CuPy arrays."""
+    """Return all arguments of a kernel's entry: the encoded tensor maps, then `arguments`, which are CuPy arrays."""
     return (*(encode(m, arguments[m.argument].data.ptr + m.offset) for m in maps), *arguments)
 
 
@@ -159,5 +160,8 @@ def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[An
 
 
 def _member(enumeration: Any, name: str) -> Any:
-    """Member `CU_TENSOR_MAP_<name>` of an enumeration of the bindings, which in newer releases is not an `enum.Enum`."""
+    """Return the member `CU_TENSOR_MAP_<name>` of an enumeration of the CUDA bindings.
+
+    In newer releases, the enumeration is not an `enum.Enum`.
+    """
     return getattr(enumeration, f"CU_TENSOR_MAP_{name}")

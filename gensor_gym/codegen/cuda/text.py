@@ -33,23 +33,23 @@ BITS = (*HALVES, "float8_e4m3fn")
 
 
 def computed(dtype: str) -> str:
-    """C type of a register that holds an element for computation."""
+    """Return the C type of a register that holds an element for computation."""
     return "float" if dtype in BITS else SCALARS[dtype].name
 
 
 def widened(dtype: str, value: str) -> str:
-    """C text that converts a stored element to the type `computed(dtype)`."""
+    """Return the C text that converts a stored element to the type `computed(dtype)`."""
     return f"from_{dtype}({value})" if dtype in BITS else value
 
 
 def narrowed(dtype: str, value: str) -> str:
-    """C text that converts a computed value to the stored type."""
+    """Return the C text that converts a computed value to the type in which it is stored."""
     return f"to_{dtype}({value})" if dtype in HALVES else value
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The loop `for (int variable = 0; variable < stop; variable += step)`. An `unroll` of 0 means fully unrolled."""
+    """The C loop `for (int variable = 0; variable < stop; variable += step)`. An `unroll` of 0 means fully unrolled."""
 
     variable: str
     stop: str
@@ -74,7 +74,10 @@ class Writer:
 
     @contextmanager
     def block(self, head: str, tail: str = "") -> Iterator[None]:
-        """Write `head {` before and `}tail` after the lines of the `with` block. Without a head, the block is a bare scope."""
+        """Write `head {` before and `}tail` after the lines that are written within the `with` block.
+
+        Without a head, the block is a bare scope.
+        """
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
@@ -83,7 +86,7 @@ class Writer:
 
     @contextmanager
     def nest(self, loops: Iterable[Loop]) -> Iterator[None]:
-        """Write nested unrolled loops around the lines of the `with` block."""
+        """Write nested unrolled loops around the lines that are written within the `with` block."""
         with ExitStack() as stack:
             for loop in loops:
                 self.line("#pragma unroll" + (f" {loop.unroll}" if loop.unroll else ""))
@@ -95,7 +98,7 @@ class Writer:
 
     @contextmanager
     def guarded(self, conditions: list[str]) -> Iterator[None]:
-        """Write `if (all conditions) { .. }` around the lines of the `with` block, or nothing if there are no conditions."""
+        """Write `if (all conditions) { .. }` around the lines of the `with` block; without conditions, write only these lines."""
         with ExitStack() as stack:
             if conditions:
                 stack.enter_context(self.block(f"if ({' && '.join(conditions)})"))
@@ -108,7 +111,7 @@ class Writer:
 
 
 def total(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
-    """C text of the sum of (coefficient, expression) products and a constant, without terms of 0 and factors of 1."""
+    """Return the C text of the sum of (coefficient, expression) products and a constant, without terms of 0 and factors of 1."""
     parts = []
     for coefficient, expression in terms:
         if coefficient == 0 or expression == "0":
@@ -128,17 +131,20 @@ def _factor(expression: str) -> str:
 
 
 def remainder(expression: str, divisor: int, size: int) -> str:
-    """C text of `expression / divisor % size`. A divisor of 1 omits the division, and a size of 0 omits the remainder."""
+    """Return the C text of `expression / divisor % size`.
+
+    A divisor of 1 omits the division, and a size of 0 omits the remainder.
+    """
     text = expression if divisor == 1 else f"{expression} / {divisor}"
     return text if size == 0 else f"{text} % {size}"
 
 
 def subscript(name: str, indices: Iterable[str]) -> str:
-    """C text `name[i][j]`, or the bare name without indices."""
+    """Return the C text `name[i][j]`, or the bare name without indices."""
     return name + "".join(f"[{index}]" for index in indices)
 
 
 def used_constants(text: str, constants: dict[str, tuple[int, str]]) -> list[str]:
-    """C declarations of the constants that the text uses, each with its meaning as a comment."""
+    """Return the C declarations of those constants that the text uses, each with its meaning as a comment."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     return [f"constexpr int {name} = {value};  // {why}" for name, (value, why) in constants.items() if name in words]

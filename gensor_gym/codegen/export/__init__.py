@@ -1,4 +1,7 @@
-"""Export of kernels, sources and a manifest to a folder: a shared library and C header, or cubins and a C++ header."""
+"""Export of compiled kernels, their sources and a manifest to a folder.
+
+C kernels become a shared library with a C header, CUDA kernels cubins with a C++ header.
+"""
 
 from gensor_gym.codegen.export.folder import Exported, check_folder
 from gensor_gym.codegen.export.write import export

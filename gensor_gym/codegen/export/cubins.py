@@ -15,7 +15,7 @@ from gensor_gym.codegen.kernel import Kernel
 
 
 def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str) -> Exported:
-    """Write the folder of `export` for CUDA kernels; return its paths. NVRTC is needed, a GPU is not.
+    """Write the export's folder for CUDA kernels, and return its paths. NVRTC is needed, a GPU is not.
 
     `known` holds further entries of the manifest, one mapping for each kernel.
     """
@@ -24,11 +24,9 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
     target.mkdir(parents=True, exist_ok=True)
     entries, binaries = [], []
     for one, more in zip(exports, known, strict=True):
-        compiled = nvrtc.compile_cubin(one.kernel)
-        binaries.append(target / f"{one.name}.cubin")
-        binaries[-1].write_bytes(compiled.cubin)
-        (target / f"{one.name}.cu").write_text(one.kernel.source, encoding="utf-8")
-        entries.append(entry(one, cubin=binaries[-1].name, registers=compiled.registers, **launched(one.kernel), **more))
+        binary, about = written(one, target)
+        binaries.append(binary)
+        entries.append(entry(one, **about, **more))
     header = target / f"{library}.hpp"
     header.write_text(cuda_texts.header(exports, library), encoding="utf-8")
     (target / "example.cpp").write_text(cuda_texts.example(exports, library), encoding="utf-8")
@@ -37,12 +35,24 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
     return made
 
 
-def launched(kernel: Kernel) -> dict[str, Any]:
-    """A kernel's part of the manifest: launches in order, tensor maps, order of arguments.
+def written(one: Exports, target: Path) -> tuple[Path, dict[str, Any]]:
+    """Write a kernel's cubin and source to a folder. (path of the cubin, the kernel's part of the manifest).
 
-    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the
-    mapped data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of
-    the workspace must be zero before the first launch.
+    `spill_bytes` are bytes of register spills, stores and loads.
+    """
+    compiled, path = nvrtc.compile_cubin(one.kernel), target / f"{one.name}.cubin"
+    path.write_bytes(compiled.cubin)
+    path.with_suffix(".cu").write_text(one.kernel.source, encoding="utf-8")
+    about = {"cubin": path.name, "registers": compiled.registers, "spill_bytes": compiled.spill_bytes}
+    return path, about | launched(one.kernel)
+
+
+def launched(kernel: Kernel) -> dict[str, Any]:
+    """Return a kernel's part of the manifest: launches in order, tensor maps, order of arguments.
+
+    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the mapped
+    data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of the
+    workspace must be zero before the first launch.
     """
     launches = [
         {

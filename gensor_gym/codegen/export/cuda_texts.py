@@ -11,12 +11,12 @@ from gensor_gym.codegen.runtime.cuda import OPT_IN_BYTES
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """C++ text of the header: one class per kernel, in the namespace `library`."""
+    """Return the C++ text of the header, with one class per kernel in the namespace `library`."""
     return header_of(library, "\n".join(map(class_of, exports)))
 
 
 def header_of(library: str, classes: str, includes: Sequence[str] = ("cstddef", "string")) -> str:
-    """C++ text of a header with the text `classes` in the namespace `library`."""
+    """Return the C++ text of a header with the text `classes` in the namespace `library`."""
     guard = f"{library.upper()}_HPP"
     return f"""/* Kernels that gensor_gym generated; manifest.json says for what, and what is known of them. Link with -lcuda. */
 #ifndef {guard}
@@ -38,7 +38,7 @@ namespace {library} {{
 
 
 def class_of(one: Exports) -> str:
-    """C++ text of one kernel's class, which loads, launches and unloads it."""
+    """Return the C++ text of the class that loads, launches and unloads one kernel."""
     kernel, names = one.kernel, [name for name, _ in one.tensors]
     shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in one.tensors)
     arrays = [*names, "workspace"]
@@ -85,7 +85,7 @@ def _loaded(place: int, launch: Launch) -> Iterator[str]:
 
 
 def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterator[str]:
-    """Yield lines that encode tensor map number `place`; `names` are the variables of the arrays."""
+    """Yield lines of C++ that encode tensor map number `place` of a kernel; `names` are the variables of the arrays."""
     plain = described(tensor_map)
     lists = {name: ", ".join(map(str, plain[name])) for name in ("globalDim", "globalStrides", "boxDim", "elementStrides")}
     yield f"        CUtensorMap map_{place};"
@@ -164,11 +164,11 @@ struct float8_e4m3fn {
     }
 };
 """
-"""Helper for float8 inputs. No kernel writes float8, so it has no `value`."""
+"""C++ helper for float8 inputs in the example. No kernel writes float8, so it has no function `value`."""
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """C++ text of a program that launches every kernel on small integers and prints checksums and times.
+    """Return the C++ text of a program that launches every kernel on small integers and prints checksums and times.
 
     The program's exit status is 0 if every call succeeded.
     """
@@ -176,7 +176,10 @@ def example(exports: Sequence[Exports], library: str) -> str:
 
 
 def example_of(exports: Sequence[Exports], library: str, functions: str) -> str:
-    """C++ text of a program that calls `run_NAME(folder)` for every export; `functions` is the text that defines them."""
+    """Return the C++ text of a program that calls `run_NAME(folder)` for every export.
+
+    `functions` is the text that defines these functions.
+    """
     calls = "\n".join(f"    if (run_{one.name}(folder) != 0) return 1;" for one in exports)
     return f"""/* g++ -std=c++17 example.cpp -o example -I$CUDA_HOME/include -lcuda && ./example [folder of the cubins] */
 #include "{library}.hpp"
@@ -210,11 +213,11 @@ _FILLED = (
     "if (kernel.workspace_bytes > 0) CHECK(cuMemAlloc(&workspace, kernel.workspace_bytes));",
     "if (kernel.cleared_bytes > 0) CHECK(cuMemsetD8(workspace, 0, kernel.cleared_bytes));",
 )
-"""Lines that allocate the workspace of a kernel."""
+"""Lines of the C++ example that allocate the workspace of a kernel."""
 
 
 def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[str, int] | None = None) -> str:
-    """C++ text of the example's function that launches one kernel or network and prints a checksum and a time.
+    """Return the C++ text of the example's function that launches one kernel or network and prints a checksum and a time.
 
     `workspace` holds the lines that allocate the workspace, if any is needed. `ids` maps each input that holds row ids to the
     number of rows of its table.
@@ -253,7 +256,10 @@ def run_text(one: Exports, library: str, workspace: Sequence[str], ids: Mapping[
 
 
 def _allocated(one: Exports, ids: Mapping[str, int]) -> Iterator[str]:
-    """Yield lines that allocate all arrays and fill the inputs with small integers; `ids` is as in `run_text`."""
+    """Yield lines of C++ that allocate all arrays and fill the inputs with small integers.
+
+    `ids` maps each input that holds row ids to the number of rows of its table.
+    """
     for place, (name, tensor) in enumerate(one.tensors):
         given = place < len(one.inputs)
         yield f"std::vector<{C_TYPES[tensor.dtype]}> host_{name}({tensor.size});"
@@ -269,5 +275,5 @@ def _allocated(one: Exports, ids: Mapping[str, int]) -> Iterator[str]:
 
 
 def _elements(dtype: str) -> str:
-    """C++ type of the example's helper that makes and reads elements of a data type."""
+    """Return the C++ type of the example's helper that makes and reads elements of a data type."""
     return dtype if C_TYPES[dtype] == "uint16_t" or dtype == "float8_e4m3fn" else f"plain<{C_TYPES[dtype]}>"

@@ -28,7 +28,7 @@ class Exported:
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder as a Path; ValueError unless it is missing, empty or an earlier export."""
+    """Return the folder as a Path; ValueError unless it is missing, empty or an earlier export."""
     path = Path(folder)
     if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
         raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")
@@ -52,7 +52,7 @@ def check_exports(exports: Sequence[Exports], library: str, language: str) -> No
 
 
 def entry(one: Exports, **more: Any) -> dict[str, Any]:
-    """The manifest's entry for a kernel: name, operator, digest, arguments, and the facts in `more`."""
+    """Return the manifest's entry for a kernel: name, operator, digest, arguments, and the facts in `more`."""
     return {
         "function": one.name, "operator": str(one.kernel.operator), "digest": one.kernel.digest,
         "arch": one.kernel.arch, "workspace_bytes": one.kernel.workspace_bytes,
@@ -61,7 +61,7 @@ def entry(one: Exports, **more: Any) -> dict[str, Any]:
 
 
 def write_manifest(made: Exported, compiler: str, entries: Sequence[Mapping[str, Any]], **more: Any) -> None:
-    """Write `manifest.json`: version, compiler, the kernels' entries, and the SHA-256 of every other file of the folder."""
+    """Write the export's `manifest.json`: version, compiler, the kernels' entries, and the SHA-256 of every other file."""
     files = sorted(path for path in made.folder.iterdir() if path.is_file() and path != made.manifest)
     manifest = {
         "schema": SCHEMA, "made_by": f"gensor_gym {VERSION}", "licence": "Apache-2.0", "compiler": compiler, **more,

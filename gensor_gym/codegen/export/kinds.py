@@ -1,4 +1,4 @@
-"""Kinds of exported operators: operators that differ only in sizes share a C function, which takes the sizes as arguments."""
+"""Exported C functions that take sizes as arguments: operators that differ only in sizes (a kind) share one function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Kind:
-    """Kernels whose operators differ only in sizes, and the C function that chooses among them by size."""
+    """Kernels whose operators differ only in sizes, and the C function that selects one of them by the sizes that it gets."""
 
     exports: tuple[Exports, ...]
 
@@ -37,17 +37,20 @@ class Kind:
         return ", ".join([self.exports[0].parameters, *(f"int64_t {name}" for name in self.sizes)])
 
     def call(self, one: Exports) -> str:
-        """C text of a call that selects the kernel `one` by its sizes; variables have the tensors' names."""
+        """Return the C text of a call that selects the kernel `one` by its sizes; variables have the tensors' names."""
         return f"{self.name}({', '.join([one.arguments, *(str(n) for _, n in sizes_of(one.kernel.loop_nest))])})"
 
     def missed(self) -> str:
-        """C text of a call with null arrays and sizes of 0, which no kernel has."""
+        """Return the C text of a call with null arrays and sizes of 0, which no kernel has."""
         nowhere = ", ".join(["0"] * (len(self.exports[0].tensors) + len(self.sizes)))
         return f"{self.name}({nowhere})"
 
 
 def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
-    """The kinds of some kernels, in the given order. Fused operators do not belong to a kind: they are called by name only."""
+    """Group kernels by kind (operators that differ only in sizes), in the given order.
+
+    Fused operators do not belong to a kind: they are called by name only.
+    """
     found: dict[str, list[Exports]] = {}
     for one in exports:
         if not isinstance(one.kernel.operator, Operator):
@@ -57,7 +60,10 @@ def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
 
 
 def kind_name(op: Operator) -> str:
-    """Name of an operator's kind, an identifier: operator name, textual arguments, number of dimensions, epilogue stages."""
+    """Return the name of an operator's kind, an identifier.
+
+    It has the operator's name, textual arguments, number of dimensions and epilogue stages.
+    """
     words = [str(value) for _, value in op.arguments if isinstance(value, str)]
     ranks = [f"{len(op.output.shape)}d"] if _variadic(op.name) else []
     stages = [stage.name for stage in op.epilogue]
@@ -65,7 +71,10 @@ def kind_name(op: Operator) -> str:
 
 
 def sizes_of(op: Operator) -> tuple[tuple[str, int], ...]:
-    """(identifier, value) for every numeric argument, including defaults; a pair (height, width) gives two entries."""
+    """Return (identifier, value) of every numeric argument of an operator, including defaults.
+
+    A pair (height, width) gives two entries.
+    """
     factory, given = FACTORIES[op.name], dict(op.arguments)
     hints, found = get_type_hints(factory), []
     for name, parameter in inspect.signature(factory).parameters.items():
@@ -80,14 +89,14 @@ def sizes_of(op: Operator) -> tuple[tuple[str, int], ...]:
 
 
 def declared(kind: Kind) -> str:
-    """C declaration of a kind's function, for the header."""
+    """Return the C declaration of a kind's function, for the header."""
     return f"""/* The kernel of these sizes below; EINVAL where there is none. */
 int {kind.name}({kind.parameters});
 """
 
 
 def defined(kind: Kind) -> str:
-    """C definition of a kind's function, which compares the sizes and returns EINVAL if no kernel has them."""
+    """Return the C definition of a kind's function, which compares the sizes and returns EINVAL if no kernel has them."""
     lines = []
     for one in kind.exports:
         same = " && ".join(f"{name} == {n}" for name, (_, n) in zip(kind.sizes, sizes_of(one.kernel.loop_nest), strict=True))

@@ -29,7 +29,7 @@ class Unit:
 def export_c(
     kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str, threads: int, compiler: Compiler
 ) -> Exported:  # fmt: skip
-    """Write the folder of `export` for C kernels; return its paths."""
+    """Write the export's folder for C kernels, and return its paths."""
     exports = [Exports(kernel) for kernel in kernels]
     check_exports(exports, library, "c")
     units = [Unit(one.name, texts.kernel_file(one), one.kernel.arch) for one in exports]
@@ -45,8 +45,8 @@ def write_library(
 ) -> Exported:  # fmt: skip
     """Write header, sources and example, and build the library of `units`: a whole export except its manifest.
 
-    `others` maps names of further files to their content; assembly sources (`.S`) among them are compiled too. A CompileError
-    has the compiler's message.
+    `others` maps names of further files to their content; assembly sources (`.S`) among them are compiled too. A CompileError has
+    the compiler's message.
     """
     target.mkdir(parents=True, exist_ok=True)
     for name, content in (others or {}).items():
@@ -79,7 +79,10 @@ def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, comp
 
 
 def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:
-    """Command lines that build the library: units for their processors, other files for any, to report missing features."""
+    """Return the command lines that build the library.
+
+    Units are compiled for their own processors, other files for any processor, so that the library can report missing features.
+    """
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for unit in units:
         flags = compiler.flags(unit.arch, lanes_of(unit.text), shared=False)

@@ -23,7 +23,7 @@ _TAKEN = frozenset(
     "signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void "
     "volatile while inputs outputs workspace NULL API ENOMEM ENOTSUP EINVAL errno once kept".split()
 )
-"""Names that no parameter may have: keywords of C and C++, and names that the functions use."""
+"""Names that no parameter of an exported function may have: keywords of C and C++, and names that the functions use."""
 
 
 def _parameter(name: str) -> str:
@@ -32,20 +32,23 @@ def _parameter(name: str) -> str:
 
 
 def function_name(op: Computation) -> str:
-    """C name of an operator, such as `gemm_m64_n64_k64_relu`; `_` is appended to names of C, C++ or the C library."""
+    """Return the C name of an operator's function, such as `gemm_m64_n64_k64_relu`.
+
+    `_` is appended to names of C, C++ or the C library.
+    """
     plain = re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
     return f"{plain}_" if plain in _TAKEN or plain == "main" or hasattr(_library(), plain) else plain
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library of this process; exported functions must not have the names of its functions."""
+    """Return the C library of this process, whose functions' names exported functions must not have."""
     return ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Exports:
-    """An exported kernel, its C name and its parameters. `called` replaces the operator's name."""
+    """An exported kernel with its C name and its parameters. `called`, unless empty, is its name instead of the operator's."""
 
     kernel: Kernel
     called: str = ""
@@ -57,18 +60,18 @@ class Exports:
 
     @cached_property
     def tensors(self) -> tuple[tuple[str, Tensor], ...]:
-        """(identifier, tensor) of every input, then of every output."""
+        """(C identifier, tensor) of every input, then of every output."""
         op = self.kernel.operator
         return tuple((_parameter(tensor.name), tensor) for tensor in (*op.inputs, *op.outputs))
 
     @property
     def inputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """(identifier, tensor) of every input."""
+        """(C identifier, tensor) of every input."""
         return self.tensors[: len(self.kernel.operator.inputs)]
 
     @property
     def outputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """(identifier, tensor) of every output."""
+        """(C identifier, tensor) of every output."""
         return self.tensors[len(self.kernel.operator.inputs) :]
 
     @property

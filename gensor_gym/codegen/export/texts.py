@@ -20,7 +20,7 @@ used, because it does not link with zig.
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """C text of the header, which declares the functions of all kernels and kinds."""
+    """Return the C text of the header, which declares the functions of all kernels and kinds."""
     guard = f"{library.upper()}_H"
     functions = "\n".join([*map(kinds.declared, kinds_of(exports)), *map(_declared, exports)])
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
@@ -60,7 +60,10 @@ int {one.name}_with({one.parameters}, void *workspace);
 
 
 def kernel_file(one: Exports) -> str:
-    """A kernel's source with its entry renamed, and a C function that checks that the processor has all required features."""
+    """Return a kernel's source with its entry renamed.
+
+    A further C function checks that the processor has all required features.
+    """
     checks = "\n".join(
         f"#ifdef {macro}\n    if (!gg_has({bit}) || !gg_saves({state})) return 0;\n#endif"
         for macro, (bit, state) in FEATURES.items()
@@ -126,7 +129,10 @@ static void *workspace_of(size_t bytes, int floats) {
 
 
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
-    """C definitions of the functions in the header, which run on `threads` threads at first."""
+    """Return the C definitions of the functions in the header.
+
+    The functions run on `threads` threads unless the program has called `<library>_set_threads`.
+    """
     functions = "\n".join([*(_defined(one) for one in exports), *map(kinds.defined, kinds_of(exports))])
     return f"""#include "{library}.h"
 
@@ -183,7 +189,7 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """C text of a program that calls every kernel on small integers and prints checksums and times.
+    """Return the C text of a program that calls every kernel on small integers and prints checksums and times.
 
     The program's exit status is 0 if every call succeeded and calls with unknown sizes returned EINVAL.
     """

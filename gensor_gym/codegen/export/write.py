@@ -13,7 +13,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
 LANGUAGES = ("c", "cuda")
-"""Languages that can be exported."""
+"""Languages of the kernels that can be exported."""
 
 
 def export(

@@ -1,8 +1,8 @@
-"""Prefetches in passes over a row: cache lines that the next pass writes, and lines that the next step of rows reads first.
+"""Prefetches in a row nest's passes over a row: cache lines that the next pass writes or the next rows read.
 
 A pass that computes leaves the memory idle, and a pass that only loads or stores waits for memory. So each pass prefetches the
-lines that the next pass writes, and the second pass prefetches the next step's reads. Hardware prefetchers detect long streams,
-but not streams of short, interleaved rows.
+lines that the next pass writes, and the second pass prefetches the reads of the next rows. Hardware prefetchers detect long
+streams, but not streams of short, interleaved rows.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ LINE = 16
 
 @dataclass(frozen=True)
 class Ahead:
-    """A prefetch of the slice `part` in a pass, at the columns of the current step."""
+    """A prefetch in a pass over a row, for the columns of the current step.
+
+    `part` is the slice of a tensor that the next pass writes or the next rows read.
+    """
 
     part: Slice
     nbytes: int
-    """Distance in bytes from this step's row to the prefetched row."""
+    """Distance in bytes from this step's row to the row that is prefetched."""
     writes: bool
 
     def statement(self, at: str) -> str:
-        """C statement of the prefetch; `at` points to this step's elements."""
+        """Return the C statement of the prefetch; `at` is C text of the address of this step's elements."""
         if self.writes:
             return f"__builtin_prefetch({at}, 1);"
         return f"__builtin_prefetch((const void *)((uintptr_t)({at}) + {self.nbytes}));"
 
 
 def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool) -> list[list[Ahead]]:
-    """List of prefetches for each pass of a kernel; the lists are empty if the kernel has only one pass."""
+    """Return the prefetches of each pass of a kernel, as one list per pass; the lists are empty if it has only one pass."""
     found: list[list[Ahead]] = [[] for _ in kernel.passes]
     for number, one in enumerate(kernel.passes[1:]):
         written = (i.target for i in one.along if i.kind == "move" and not i.once)

@@ -1,4 +1,4 @@
-"""The numbers that a row nest computes, and their C: float32, or int64 if all nodes of its graph are integers."""
+"""The type of the numbers that a row nest computes, and its C text: float32, or int64 if all nodes of its graph are integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS
 
 
 class Element(Protocol):
-    """A type of numbers in generated C."""
+    """Protocol of the type of a row nest's numbers, with the C text of its operations."""
 
     @property
     def c(self) -> str:
@@ -29,22 +29,25 @@ class Element(Protocol):
         """Size of a number in bytes."""
 
     def number(self, value: float) -> str:
-        """C constant of a number."""
+        """Return the C constant of a number."""
 
     def identity(self, reduction: Reduction) -> float:
-        """Neutral element of a reduction."""
+        """Return the neutral element of a reduction, such as 0 for a sum."""
 
     def text(self, expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-        """C text of an expression; `names` and `inverses` are as in `expressions.c_text`."""
+        """Return the C text of an expression on vectors of `width` lanes.
+
+        `names` maps operands to variables, `inverses` some operands x to variables that contain 1 / x.
+        """
 
     def joined(self, reduction: Reduction, a: str, b: str, width: int) -> str:
-        """C text that joins two partial results of a reduction."""
+        """Return the C text that joins two partial results, `a` and `b`, of a reduction."""
 
     def folded(self, reduction: Reduction, x: str, width: int) -> str:
-        """C text that reduces the lanes of a vector to one number."""
+        """Return the C text that reduces the lanes of the vector `x` to one number."""
 
     def prelude(self, body: str) -> str:
-        """C definitions of the types and functions that a kernel's text uses."""
+        """Return the C definitions of the types and functions that a kernel's text `body` uses."""
 
 
 class Float:
@@ -54,19 +57,19 @@ class Float:
     number, text = staticmethod(number), staticmethod(c_text)
 
     def identity(self, reduction: Reduction) -> float:
-        """Neutral element of a reduction."""
+        """Return the neutral element of a reduction, such as 0 for a sum."""
         return _JOINED[reduction].identity
 
     def joined(self, reduction: Reduction, a: str, b: str, width: int) -> str:
-        """C text that joins two partial results of a reduction."""
+        """Return the C text that joins two partial results, `a` and `b`, of a reduction."""
         return _JOINED[reduction].joined(a, b, width)
 
     def folded(self, reduction: Reduction, x: str, width: int) -> str:
-        """C text that reduces the lanes of a vector to one number."""
+        """Return the C text that reduces the lanes of the vector `x` to one number."""
         return f"fold_{_JOINED[reduction].name}_{width}({x})"
 
     def prelude(self, body: str) -> str:
-        """C definitions of the types and functions that a kernel's text uses."""
+        """Return the C definitions of the types and functions that a kernel's text `body` uses."""
         return prelude(body, "float", "int8_t")
 
 
@@ -74,5 +77,5 @@ FLOAT, WHOLE = Float(), Whole()
 
 
 def element_of(nest: RowNest) -> Element:
-    """Type of the numbers that a nest computes."""
+    """Return the type of the numbers that a row nest computes, float32 or int64."""
     return WHOLE if nest.graph.whole else FLOAT

@@ -1,4 +1,4 @@
-"""Write scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
+"""C text of scalar expressions of dataflow graphs, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _OF_NUMBER = {"maximum": "max", "minimum": "min"}
-"""Function -> cheaper helper, which propagates NaN of the first argument only; used if an argument is a constant."""
+"""Function of expressions -> cheaper C helper, which propagates NaN of the first argument only.
+
+It is used if an argument is a constant.
+"""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-    """C text of an expression; `names` maps operands to variables.
+    """Return the C text of an expression on vectors of `width` lanes; `names` maps operands to variables.
 
     `inverses` maps some operands x to variables that contain 1 / x. A quotient by such an operand becomes a product, because a
     division takes as long as a dozen other instructions. The extra rounding stays within the bound of `dataflow.scalars` for a
@@ -38,7 +41,7 @@ def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[s
 
 
 def number(value: float) -> str:
-    """C constant of type float for a number."""
+    """Return the C constant of type float for a number."""
     if math.isinf(value):
         return "INFINITY" if value > 0 else "(-INFINITY)"
     text = f"{value!r}f" if "." in repr(value) or "e" in repr(value) else f"{value!r}.0f"

@@ -1,4 +1,4 @@
-"""Generate C for a row nest's schedule: one parallel loop over the rows for each kernel of the instruction graph."""
+"""C generator for a row nest's schedule: one parallel loop over the rows for each kernel of the instruction graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FENCE = """#if defined __SSE__
 
 @dataclass(frozen=True)
 class GirProgram:
-    """A schedule of a row nest on a machine."""
+    """A schedule of a row nest (a fused operator as loops over rows and columns) on a machine."""
 
     nest: RowNest
     schedule: GirSchedule
@@ -46,7 +46,7 @@ class GirProgram:
 
     @property
     def shape(self) -> RowShape:
-        """Shape of a full step of rows; remaining rows are computed in steps of one row."""
+        """Rows, vectors and lanes of a full step; remaining rows are computed in steps of one row."""
         value = self.schedule.value
         return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
 
@@ -57,12 +57,15 @@ class GirProgram:
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of one kernel."""
+        """Number of tasks into which one kernel divides the rows."""
         return -(-self.nest.rows // self.rows_of_task)
 
 
 def generate_gir(program: GirProgram) -> Kernel:
-    """The C kernel of a row nest's schedule; ValueError if no code can be generated for its placement."""
+    """Generate the C kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
+
+    ValueError if no code can be generated for the memory levels of its values.
+    """
     lowered = program.lowered
     if lowered.fault:
         raise ValueError(f"{program.nest.graph.name}: {lowered.fault}")
@@ -85,7 +88,10 @@ def generate_gir(program: GirProgram) -> Kernel:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Layout of the workspace, in elements from an aligned start: tensors between kernels, partial reductions, scratch."""
+    """Layout of the workspace, in elements from an aligned start.
+
+    In order, it has tensors that one kernel writes for a later one, partial reductions, and scratch memory of threads.
+    """
 
     program: GirProgram
 
@@ -108,14 +114,17 @@ class _Layout:
 
     @cached_property
     def partials(self) -> int:
-        """Number of elements for reductions over parts of rows, in the kernel with most reductions; placed after `tensors`."""
+        """Number of elements for the partial reductions of parts of rows, in the kernel with most reductions.
+
+        They come after `tensors`.
+        """
         if self.program.nest.parts == 1:
             return 0
         most = max(_reductions(kernel) for kernel in self.program.lowered.kernels)
         return round_up(most * self.program.nest.rows, self.line)
 
     def scratch(self, number: int) -> dict[str, int]:
-        """Name -> offset of each row buffer of kernel `number` in a thread's scratch memory."""
+        """Return name -> offset of each row buffer of kernel `number` in a thread's scratch memory."""
         found, place = {}, 0
         for buffer in self.program.lowered.kernels[number].buffers(Level.SRAM):
             found[buffer.name] = place

@@ -13,11 +13,11 @@ C_TYPES = {
 }  # fmt: skip
 """Data type of a graph's value in memory -> C type of an element."""
 NO_ROW = "no_row"
-"""C name of a row of NaN (0 for integers). It is read for an id out of range, so that nothing outside the table is read."""
+"""C name of a row of NaN (0 for integers), which is read for an id outside the table."""
 
 
 def c_type(nest: RowNest, access: Access) -> str:
-    """C type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
+    """Return the C type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     return C_TYPES[_dtype(nest, access)]
 
 
@@ -27,22 +27,31 @@ def _dtype(nest: RowNest, access: Access) -> str:
 
 
 def ending(nest: RowNest, access: Access | None) -> str:
-    """Ending of the names of helpers for elements of 16-bit floats and int8; empty for other types."""
+    """Return the suffix of the names of helpers for elements of 16-bit floats and int8, such as `_bfloat`.
+
+    It is empty for other data types.
+    """
     return "" if access is None else ENDINGS.get(_dtype(nest, access), "")
 
 
 def item_of(nest: RowNest) -> str:
-    """Data type of the numbers that a nest computes."""
+    """Return the data type of the numbers that a row nest computes."""
     return nest.graph.whole_dtype if nest.graph.whole else nest.graph.dtype
 
 
 def is_other(nest: RowNest, access: Access | None) -> bool:
-    """Whether an access reads integers or floats that are converted, lane by lane, to the numbers that the nest computes."""
+    """Return whether an access reads elements that are converted, lane by lane, to the numbers that the nest computes.
+
+    These are integers and floats other than 16-bit floats and int8, which have helpers.
+    """
     return access is not None and not ending(nest, access) and c_type(nest, access) != C_TYPES[item_of(nest)]
 
 
 def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
-    """C pointer to the row that an id selects; `ids` is the id's variable, `pointer` points to row 0."""
+    """Return the C pointer to the row of a table that an id selects.
+
+    `ids` is the id's variable, `pointer` points to row 0. An id outside the table selects a row of NaN, or of 0 for integers.
+    """
     assert access.chosen is not None
     kind = c_type(nest, access)
     lost = NO_ROW if kind == C_TYPES[item_of(nest)] else f"(const {kind} *){NO_ROW}"
@@ -50,7 +59,10 @@ def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
 
 
 def conversions(item: str, body: str) -> str:
-    """C functions `from_TYPE_WIDTH` that `body` calls, which load elements of other types as vectors of the C type `item`."""
+    """Return the C functions `from_TYPE_WIDTH` that `body` calls.
+
+    They load elements of other types as vectors of the C type `item`.
+    """
     text = ""
     for kind, width in dict.fromkeys(re.findall(r"from_(float|\w+_t)_(\d+)\(", body)):
         one = "from_float_1" if kind == "float" else f"({item})"
@@ -66,7 +78,7 @@ def conversions(item: str, body: str) -> str:
 
 
 def helpers(nest: RowNest, body: str) -> str:
-    """C text of the conversions of inputs and the row of NaN that a kernel's text `body` uses."""
+    """Return the C text of the conversions of inputs and the row of NaN that a kernel's text `body` uses."""
     item = C_TYPES[item_of(nest)]
     text = conversions(item, body)
     found = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.chosen]

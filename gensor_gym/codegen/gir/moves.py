@@ -9,7 +9,10 @@ from gensor_gym.gir.nest import RowNest
 
 
 def loaded(nest: RowNest, part: Slice, row: str, here: str, width: int, lanes: int | None) -> str:
-    """C text that loads `width` lanes, or only the first `lanes`, from column `here` on of a slice whose row begins at `row`."""
+    """Return the C text that loads `width` lanes, or only the first `lanes`, from column `here` on of a slice of a buffer.
+
+    `row` is the address at which the slice's row begins.
+    """
     stride = _stride(part)
     at = f"{row} + {scaled(here, stride)}"
     if width == 1:
@@ -26,7 +29,7 @@ def loaded(nest: RowNest, part: Slice, row: str, here: str, width: int, lanes: i
 
 
 def taken(nest: RowNest, part: Slice, at: str) -> str:
-    """C text of the single element that `at` points to."""
+    """Return the C text of the single element of a slice that `at` points to."""
     if kind := ending(nest, part.access):
         return f"load{kind}_1({at})"
     cut = nest.graph.whole and part.access is not None and c_type(nest, part.access) == "float"
@@ -34,7 +37,9 @@ def taken(nest: RowNest, part: Slice, at: str) -> str:
 
 
 def stored(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, int | None, bool], name: str) -> str:
-    """C statement that stores the vector `name` to the slice whose row begins at `row`, from column `here` on.
+    """Return the C statement that stores the vector `name` to a slice of a buffer, from column `here` on.
+
+    `row` is the address at which the slice's row begins.
 
     `shape` is (lanes, lanes that are stored or None for all, whether stores bypass the caches).
     """
@@ -51,13 +56,13 @@ def stored(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, in
 
 
 def put(nest: RowNest, part: Slice, at: str, name: str) -> str:
-    """C statement that stores the single number `name` at the address `at`."""
+    """Return the C statement that stores the single number `name` at the address `at` of a slice."""
     kind = ending(nest, part.access)
     return f"store{kind}_1({at}, {name});" if kind else f"*{at} = {name};"
 
 
 def scaled(here: str, stride: int) -> str:
-    """C text of the distance in elements of column `here` from the row's start."""
+    """Return the C text of the distance in elements of column `here` from the row's start."""
     return here if stride == 1 else f"({here}) * {stride}"
 
 

@@ -1,4 +1,4 @@
-"""C of online reductions: sums of exp(x - maximum) with a running maximum (`gensor_gym.gir.online`).
+"""C text of online reductions: sums of exp(x - maximum) with a running maximum (`gensor_gym.gir.online`).
 
 The running maximum begins at the lowest finite number, so that an x of minus infinity adds 0. If all x are minus infinity, the
 sum is NaN, as in the definition.
@@ -29,11 +29,11 @@ class RunningSum:
         return f"sum_{self.cell}_{self.row}_0"
 
     def begun(self) -> str:
-        """C declaration of an empty sum."""
+        """Return the C declaration of an empty sum."""
         return f"vec{self.width} {self._base} = splat_{self.width}({number(-OVERFLOW)}), {self._sum} = splat_{self.width}(0.0f);"
 
     def taken(self, values: list[str]) -> list[str]:
-        """C statements that add the vectors `values` to the sum, which is rescaled once for all of them."""
+        """Return C statements that add the vectors `values` to the sum, which is rescaled once for all of them."""
         grown, w = f"grown_{self.cell}_{self.row}_0", self.width
         largest = _halved(values, f"max_{w}({{}}, {{}})")
         added = _halved([f"exp_{w}({value} - {grown})" for value in values], "({} + {})")
@@ -44,13 +44,13 @@ class RunningSum:
         ]
 
     def folded(self, top: str) -> str:
-        """C text of the sum over all lanes, rescaled to the maximum `top` of the whole row."""
+        """Return the C text of the sum over all lanes, rescaled to the maximum `top` of the whole row."""
         w = self.width
         return f"fold_add_{w}({self._sum} * exp_{w}({self._base} - splat_{w}({top})))"
 
 
 def _halved(parts: list[str], both: str) -> str:
-    """C text that combines several expressions as a balanced tree; `both` is the format of a pair."""
+    """Return the C text that combines several expressions as a balanced tree; `both` is the format of a pair."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2

@@ -1,4 +1,4 @@
-"""C that joins reductions over parts of a row, then executes the row's scalar instructions (`gensor_gym.gir.parts`)."""
+"""C text that combines reductions over parts of a row, then executes the row's scalar instructions (`gensor_gym.gir.parts`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from gensor_gym.gir.nest import Online, RowNest
 
 
 def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
-    """C function `name(const struct call *call)`, which joins the parts of every row and stores the row's numbers."""
+    """Return the C function `name(const struct call *call)`.
+
+    It combines the results of reductions on the parts of every row, and stores the row's scalars.
+    """
     (one,) = kernel.passes
     reductions = [i for i in one.along if i.kind == "reduce"]
     places = {i.cell: place for place, i in enumerate(reductions)}
@@ -32,7 +35,11 @@ def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
 
 
 def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str, int], name: str) -> None:
-    """Parts of an online sum are rescaled from the maximum of the part to that of the row, which is joined before."""
+    """Write C that combines the results of a reduction on the parts of a row, and declares the result as variable `name`.
+
+    Parts of an online sum are rescaled from the maximum of the part to that of the row, which is computed before. `places` has
+    the index of each reduction among the stored partial results.
+    """
     at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
     element = element_of(nest)
     lines.add(f"const {element.c} *const {name}_of = {at};")

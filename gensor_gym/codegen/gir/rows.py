@@ -1,4 +1,4 @@
-"""Print one step of a row nest's kernel in C: all passes over a few interleaved rows."""
+"""C text of one step of a row nest's kernel: all passes over a few interleaved rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Step:
-    """Part of a pass along the columns: `count` steps of `tile` vectors each, from column `start`."""
+    """Part of a pass along the columns: `count` iterations of `tile` vectors each, from column `start` on."""
 
     start: int
     count: int
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True)
 class RowShape:
-    """The shape of a step: number of rows, of vectors per row, of lanes per vector, and whether stores bypass the caches."""
+    """Shape of a step of rows: rows, vectors per row, lanes per vector, and whether stores bypass the caches."""
 
     rows: int
     tile: int
@@ -43,7 +43,7 @@ class RowShape:
     streaming: bool
 
     def steps(self, columns: int) -> list[Step]:
-        """The parts of a pass over `columns` columns: whole tiles, then single vectors, then an incomplete vector."""
+        """Divide a pass over `columns` columns into whole tiles, then single vectors, then an incomplete vector."""
         wide = self.tile * self.vector
         tiles, vectors = columns // wide, columns % wide // self.vector
         rest = columns % self.vector
@@ -53,7 +53,7 @@ class RowShape:
 
 @dataclass
 class RowPrinter:
-    """Prints the C function that computes one step of rows of a kernel."""
+    """Writer of the C function that computes one step of rows of a kernel."""
 
     nest: RowNest
     kernel: KernelGraph
@@ -75,7 +75,7 @@ class RowPrinter:
         self._is_zipped = shape.vector == 1 and shape.tile == 2 and is_zipped(self.nest, self.kernel, shape.rows)
 
     def function(self, name: str) -> str:
-        """Text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
+        """Return the text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
         item = self.element.c
         with self.lines.block(f"static void {name}(const struct call *const call, {item} *const scratch, const long row)"):
             self.pointers()
@@ -93,7 +93,7 @@ class RowPrinter:
     # Pointers to rows
 
     def pointers(self) -> None:
-        """Declare pointers to the step's rows of every tensor in DRAM that the kernel accesses."""
+        """Write declarations of pointers to the step's rows of every tensor in DRAM that the kernel accesses."""
         accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
         self.accesses = {access: f"{c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
         written = {i.target.access for i in self.kernel.instructions()}
@@ -110,12 +110,18 @@ class RowPrinter:
                 self.lines.add(f"{const}{c_type(self.nest, access)} *const {name}_at{r} = {at};")
 
     def _row(self, access: Access, digits: list[str]) -> str:
-        """C pointer to a row's first element; for a table whose rows ids select, a pointer to its row 0."""
+        """Return the C pointer to a row's first element; for a table whose rows ids select, a pointer to its row 0.
+
+        `digits` are the indices of the row along the axes of rows.
+        """
         place = linear(zip(access.rows, digits, strict=True), access.offset)
         return f"call->{c_name(access.tensor)}" + (f" + {place}" if place != "0" else "")
 
     def _digits(self, r: int, extents: tuple[int, ...]) -> list[str]:
-        """C expressions of row r's index along every axis of rows; declare variables for them if there are several axes."""
+        """Return the C expressions of row r's index along every axis of rows.
+
+        If there are several axes, write declarations of variables for them.
+        """
         here = f"(row + {r})" if r else "row"
         if len(extents) <= 1:
             return [here] * len(extents)
@@ -213,7 +219,10 @@ class RowPrinter:
                     self.lines.add(f"const vec{width} {self._splat(key)}{r} = {text};")
 
     def _splat(self, key: str) -> str:
-        """Prefix of the variable of a broadcast scalar, or of its inverse if `key` ends with a slash; the row index follows."""
+        """Return the prefix of the C variable of a scalar that is broadcast to all lanes; the row index follows it.
+
+        If `key` ends with a slash, the variable holds the inverse of the scalar.
+        """
         return f"{self.names[key.rstrip('/')]}_{'inverse' if key.endswith('/') else 'all'}"
 
     def _begin(self, reduction: Instruction, sums: int) -> None:
@@ -295,14 +304,17 @@ class RowPrinter:
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Number of rows that a transposed load reads together, a power of two; 1 for other instructions."""
+        """Return the number of rows that a transposed load reads together, a power of two; 1 for other instructions."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or c_type(self.nest, access) != "float" or self.nest.graph.whole:
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
-        """Write the load of one vector of columns from `block` rows at once; the elements are transposed in registers."""
+        """Write the load of one vector of columns from `block` rows at once; the elements are transposed in registers.
+
+        `r` is the first row, `u` the index of the vector, `here` its first column.
+        """
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width
@@ -314,7 +326,10 @@ class RowPrinter:
             self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
 
     def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step, block: int = 1) -> str:
-        """C statement of an instruction on vector u of row r; `block` is the number of rows loaded together by `_turn`."""
+        """Return the C statement of an instruction on vector `u` of row `r`.
+
+        `here` is the vector's first column, and `block` the number of rows loaded together by `_turn`.
+        """
         name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -350,7 +365,7 @@ class RowPrinter:
 
 
 def c_name(name: str) -> str:
-    """C name of a tensor, or of a buffer between passes (whose name contains a dot); distinct from all other names."""
+    """Return the C name of a tensor, or of a buffer between passes (whose name contains a dot), distinct from all other names."""
     return f"b_{name.replace('.', '_')}" if "." in name else f"t_{name}"
 
 
@@ -359,5 +374,5 @@ def _sum(reduction: Instruction, r: int, u: int) -> str:
 
 
 def _body(reduction: Instruction) -> Reduction:
-    """The kind of a reduction that is not online."""
+    """Return the kind of a reduction that is not online, `sum` or `max`."""
     return reduction.body  # type: ignore[return-value]

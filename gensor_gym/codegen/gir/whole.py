@@ -1,4 +1,4 @@
-"""C of row nests that compute in int64 like `dataflow.whole`, in vector extensions that gcc, clang and zig share.
+"""C text of row nests that compute in int64 like `dataflow.whole`, in vector extensions that gcc, clang and zig share.
 
 Sums, differences and products are computed on unsigned numbers, because those wrap around.
 """
@@ -44,7 +44,7 @@ static inline int64_t from_float_1(float x) {
 }
 """,
 }
-"""Function -> C text for single numbers. A function may call functions before it."""
+"""Function of integers -> C text for single numbers. A function may call functions before it."""
 _OF_TWO = "static inline vec{w} NAME_{w}(vec{w} a, vec{w} b) { return TEXT; }\n"
 _VECTOR = {
     **{name: _OF_TWO.replace("TEXT", f"(vec{{w}})((bits{{w}})a {sign} (bits{{w}})b)") for name, sign in _SIGNS.items()},
@@ -113,11 +113,14 @@ static inline vec{w} keep_{w}(vec{w} x, long count, int64_t other) {
         for name in ("add", "maximum")
     },
 }  # fmt: skip
-"""Function -> C text for vectors of {w} lanes. A function may call functions before it, and functions of single numbers."""
+"""Function of integers -> C text for vectors of {w} lanes.
+
+A function may call functions before it, and functions of single numbers.
+"""
 _CALLS = {"negative": ("subtract",), "maximum": ("where",), "minimum": ("where",), "absolute": ("where", "negative", "subtract")}
-"""Vector function -> vector functions that it calls."""
+"""Vector function -> other vector functions that it calls."""
 REDUCED = {"sum": "add", "max": "maximum"}
-"""Reduction -> function that joins two partial results."""
+"""Reduction -> name of the C function that joins two partial results."""
 
 
 class Whole:
@@ -126,16 +129,19 @@ class Whole:
     c, nbytes = "int64_t", 8
 
     def number(self, value: float) -> str:
-        """C constant of a number; infinities are the ends of the range."""
+        """Return the C constant of a number; infinities are the ends of the integers' range."""
         made = whole_number(value)
         return "INT64_MIN" if made == LEAST else f"INT64_C({made})" if made >= 0 else f"(-INT64_C({-made}))"
 
     def identity(self, reduction: object) -> float:
-        """Neutral element of a reduction."""
+        """Return the neutral element of a reduction: 0 for a sum, else minus infinity."""
         return 0.0 if reduction == "sum" else float("-inf")
 
     def text(self, expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-        """C text of an expression; `names` maps its operands to variables. Integers do not use inverses."""
+        """Return the C text of an expression on vectors of `width` lanes.
+
+        `names` maps its operands to variables. `inverses` is not used, because integers have no inverses.
+        """
         if isinstance(expression, Constant):
             return self.number(expression.value) if width == 1 else f"splat_{width}({self.number(expression.value)})"
         if isinstance(expression, Operand):
@@ -144,15 +150,15 @@ class Whole:
         return parts[0] if expression.function == "round" else f"{expression.function}_{width}({', '.join(parts)})"
 
     def joined(self, reduction: object, a: str, b: str, width: int) -> str:
-        """C text that joins two partial results of a reduction."""
+        """Return the C text that joins two partial results, `a` and `b`, of a reduction."""
         return f"{REDUCED[str(reduction)]}_{width}({a}, {b})"
 
     def folded(self, reduction: object, x: str, width: int) -> str:
-        """C text that reduces the lanes of a vector to one number."""
+        """Return the C text that reduces the lanes of the vector `x` to one number."""
         return f"fold_{REDUCED[str(reduction)]}_{width}({x})"
 
     def prelude(self, body: str) -> str:
-        """C definitions of the types and functions that a kernel's text uses."""
+        """Return the C definitions of the types and functions that a kernel's text `body` uses."""
         widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", body)})
         found = [_NO_LOOPS, "typedef int64_t vec1;\n", *(_typedefs(width) for width in widths if width > 1)]
         called = set(re.findall(r"\b([a-z_]+)_(\d+)\(", body))
@@ -168,13 +174,16 @@ class Whole:
 
 
 def needed_numbers(text: str) -> list[str]:
-    """Names of the functions of single numbers that a text calls, directly or through others, in order of definition."""
+    """Return the names of the functions of single numbers that a text calls, directly or through others.
+
+    They are in the order of their definitions.
+    """
     needed = set(re.findall(r"\b([a-z_]+)_1\(", text))
     needed |= {"subtract", "negative"} if needed & {"negative", "absolute", "divide"} else set()
     return [name for name in NUMBERS if name in needed]
 
 
 def _typedefs(width: int) -> str:
-    """C types of `width` lanes: int64, and uint64, which wraps around."""
+    """Return the C types of `width` lanes: int64, and uint64, which wraps around."""
     attributes = f"__attribute__((vector_size({8 * width}), aligned(8), may_alias))"
     return f"typedef int64_t vec{width} {attributes};\ntypedef uint64_t bits{width} {attributes};\n"

@@ -1,1 +1,1 @@
-"""HIP kernels without tensor cores: AMD's dialect of the CUDA text, and a compiler for AMD GPUs that needs no device."""
+"""HIP kernels without tensor cores for AMD GPUs: AMD's dialect of the CUDA text, and a compiler that needs no device."""

@@ -31,7 +31,7 @@ class HipCompileError(RuntimeError):
 
 @dataclass(frozen=True)
 class CompiledHip:
-    """The assembly of a kernel and the compiler's statistics.
+    """The assembly of a HIP kernel and the compiler's statistics.
 
     `vector_registers` (per lane), `shared_bytes` and `wave` (lanes) are maxima over all entries, and `spilled_registers` is the
     sum of spilled vector registers. `shared_bytes` is static LDS, which is 0 for generated kernels.
@@ -46,7 +46,10 @@ class CompiledHip:
 
 @functools.cache
 def find_clang() -> tuple[str, ...]:
-    """Command of a clang for amdgcn: `clang` on the PATH, or the `ziglang` package's. HipCompileError names the package."""
+    """Return the command of a clang for amdgcn: `clang` on the PATH, or the `ziglang` package's.
+
+    HipCompileError names the package to install.
+    """
     candidates: list[tuple[str, ...]] = [(path,)] if (path := shutil.which("clang")) else []
     if importlib.util.find_spec(PACKAGE):
         candidates.append((sys.executable, "-m", PACKAGE, "clang"))

@@ -36,11 +36,16 @@ class HipDialect(Dialect):
     names_lanes = False
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
-        """C text of a shuffle without a mask. A wave's lanes run in step, and all lanes reach this project's shuffles."""
+        """Return the C text of a shuffle without a mask.
+
+        A wave's lanes run in step, and all lanes reach this project's shuffles.
+        """
         return f"__shfl_down({value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:
-        """C text of the arguments of `__launch_bounds__`: threads of a block and waves per SIMD. A compute unit has four SIMDs.
+        """Return the C text of the arguments of `__launch_bounds__`: threads of a block and waves per SIMD.
+
+        A compute unit has four SIMDs.
 
         CUDA's second argument is blocks per multiprocessor instead. Source: HIP programming guide, `__launch_bounds__`,
         MIN_WARPS_PER_EXECUTION_UNIT.

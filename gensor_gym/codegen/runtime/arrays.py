@@ -1,4 +1,4 @@
-"""Read arrays of NumPy, and of any library with DLPack (torch, JAX, ..), as NumPy arrays in host memory.
+"""Reading of arrays of NumPy, and of any library with DLPack (torch, JAX and others), as NumPy arrays in host memory.
 
 An array that is dense, row-major and aligned is not copied. Any other array is copied at every call, with one `CopyWarning`.
 """
@@ -21,17 +21,17 @@ _DTYPES = {name: np.dtype(array) for name, array in ARRAY_DTYPE.items()}
 
 
 class LoadedKernel(Protocol):
-    """A loaded kernel: a function from the operator's inputs, in order, to the output or a tuple of outputs."""
+    """Protocol of a loaded kernel: a function from the operator's inputs, in order, to the output or a tuple of outputs."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Run the kernel. Return new outputs as arrays of the first input's library, or fill in and return the caller's `out`."""
 
     def bind(self, *arrays: Any) -> Bound:
-        """A function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks."""
+        """Return a function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks."""
 
 
 class Bound(Protocol):
-    """A kernel bound to its arrays: each call reads their current content. Use it from one thread at a time."""
+    """Protocol of a kernel bound to its arrays: each call reads their current content. Use it from one thread at a time."""
 
     out: Any
     """The array that a call fills in and returns."""
@@ -45,10 +45,13 @@ class CopyWarning(RuntimeWarning):
 
 
 class Signature:
-    """Shapes and types of an operator's arrays, and the checks of a call's arrays against them."""
+    """Shapes and types of an operator's inputs and outputs, with the checks of a call's arrays against them."""
 
     def __init__(self, op: Computation) -> None:
-        """`given` and `made` are lists of (shape, dtype), of inputs and of outputs; `shape`, `dtype` are the first output's."""
+        """Prepare the checks of an operator's arrays.
+
+        `given` and `made` are lists of (shape, dtype), of inputs and of outputs; `shape`, `dtype` are the first output's.
+        """
         self.op = op
         self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
         self._tensors = op.inputs  # kept, because the operator makes a new tuple at every access
@@ -57,12 +60,12 @@ class Signature:
         self.shape, self.dtype = self.made[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """The inputs as NumPy arrays, without a copy; ValueError for a wrong number of inputs or an array on a device."""
+        """Return the inputs as NumPy arrays, without a copy; ValueError for a wrong number of inputs or an array on a device."""
         self.check_number(values)
         return [self._of_host(value, tensor, name) for value, (tensor, _, _, name) in zip(values, self._inputs, strict=True)]
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
-        """The inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
+        """Return the inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
 
         An input that is not dense or not aligned is copied or, if `copy` is False, a ValueError.
         """
@@ -76,12 +79,12 @@ class Signature:
         return arrays
 
     def input(self, place: int, value: Any) -> np.ndarray:
-        """Input number `place` as a host array, checked for shape and type but not for density."""
+        """Return input number `place` as a host array, checked for shape and type but not for density."""
         tensor = self._tensors[place]
         return self.checked(self._of_host(value, tensor, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
     def filled(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The caller's own `out`, an array or a tuple of several, as a list of host arrays.
+        """Return the caller's own `out`, an array or a tuple of several, as a list of host arrays.
 
         ValueError as for `output`, for a wrong number of arrays, and for arrays that overlap.
         """
@@ -97,11 +100,11 @@ class Signature:
         return arrays
 
     def is_several(self, out: Any) -> bool:
-        """Whether `out` is a tuple or list with one element for each output."""
+        """Return whether `out` is a tuple or list with one element for each output."""
         return isinstance(out, tuple | list) and len(out) == len(self._outputs)
 
     def output(self, value: Any, inputs: Sequence[np.ndarray], place: int = 0) -> np.ndarray:
-        """The caller's array for output number `place`, as a host array on the same memory.
+        """Return the caller's array for output number `place`, as a host array on the same memory.
 
         ValueError unless shape, type and device are right, and the array is writable, dense, aligned and overlaps no input.
         """
@@ -122,7 +125,7 @@ class Signature:
             raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
 
     def checked(self, array: Any, tensor: Tensor, name: str) -> Any:
-        """The array itself, on any device; ValueError unless it has the tensor's shape and type."""
+        """Return the array itself, on any device; ValueError unless it has the tensor's shape and type."""
         if array.shape != tensor.shape or array.dtype != _DTYPES[tensor.dtype]:
             raise self._mismatch(array, tensor, name)
         return array
@@ -134,7 +137,10 @@ class Signature:
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
 
     def split(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """(inputs, `out` or None), from the arrays given to `bind`: inputs first, then outputs; ValueError for too many."""
+        """Split the arrays given to `bind` into (inputs, `out` or None): inputs come first, then outputs.
+
+        ValueError if one output is expected and several are given.
+        """
         count = len(self._inputs)
         given, own = arrays[:count], tuple(arrays[count:])
         if len(self._outputs) > 1:
@@ -144,7 +150,10 @@ class Signature:
         return given, own[0] if own else None
 
     def _of_host(self, value: Any, tensor: Tensor, name: str) -> np.ndarray:
-        """Any array as a NumPy array, without a copy if it supports DLPack; ValueError if it cannot be read on the host."""
+        """Return any array as a NumPy array, without a copy if it supports DLPack.
+
+        ValueError if it cannot be read on the host.
+        """
         if type(value) is np.ndarray:
             return value
         if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
@@ -161,7 +170,7 @@ class Signature:
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
     def copied(self, array: Any, tensor: Tensor, copy: bool) -> Any:
-        """A dense, aligned copy of the array, with a `CopyWarning`; ValueError if `copy` is False."""
+        """Return a dense, aligned copy of the array, with a `CopyWarning`; ValueError if `copy` is False."""
         text = f"{self.op}: input {tensor.name} is {_fault(array)}"
         if not copy:
             raise ValueError(f"{text}, and a bound call copies nothing: expected it dense in row-major order and aligned")
@@ -179,12 +188,15 @@ def _described(out: Any) -> str:
 
 
 def is_bfloat16(value: Any) -> bool:
-    """Whether an array of any library is a torch tensor of bfloat16."""
+    """Return whether an array of any library is a torch tensor of bfloat16."""
     return type(value).__module__.startswith("torch") and str(value.dtype) == "torch.bfloat16"
 
 
 def _bits_of(tensor: Any) -> np.ndarray:
-    """The bits of a torch tensor of bfloat16 as uint16 on the same memory; RuntimeError if torch would refuse `numpy()`."""
+    """Return the bits of a torch tensor of bfloat16 as uint16 on the same memory.
+
+    RuntimeError if torch would refuse `numpy()`.
+    """
     if tensor.requires_grad or tensor.is_neg():
         raise RuntimeError("it requires grad or is negated when it is read")
     bits: np.ndarray = tensor.view(sys.modules["torch"].int16).numpy()
@@ -196,7 +208,10 @@ def _fault(array: Any) -> str:
 
 
 def in_library_of(first: Any, output: Any) -> Any:
-    """The output, or a tuple of outputs, as arrays of the library of `first` on the same memory; unchanged without DLPack."""
+    """Return the output, or a tuple of outputs, as arrays of the library of `first` on the same memory.
+
+    If that library has no DLPack, the output is returned unchanged.
+    """
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output
     if isinstance(output, tuple):

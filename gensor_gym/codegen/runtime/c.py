@@ -22,7 +22,7 @@ _LOADED: dict[tuple[str, int], NativeKernel] = {}
 
 
 def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
-    """The kernel as a function of the operator's inputs, loaded once per digest and number of threads.
+    """Load a C kernel as a function of the operator's inputs, once per digest and number of threads.
 
     `threads` is by default the number of usable cores, as for measured kernels.
     """
@@ -35,12 +35,18 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
-    """The entry of a C kernel that needs no packed weights, as a ctypes function with its C signature; compiled if needed."""
+    """Return the entry of a C kernel that needs no packed weights, as a ctypes function with its C signature.
+
+    The kernel is compiled if needed.
+    """
     return entry_of(kernel, kernel.whole)
 
 
 def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
-    """The entry `name` of a C kernel, as a ctypes function with its C signature; compiled if needed."""
+    """Return the entry `name` of a C kernel, as a ctypes function with its C signature.
+
+    The kernel is compiled if needed.
+    """
     entry = getattr(ctypes.CDLL(str(compile_c(kernel))), name)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
@@ -56,7 +62,10 @@ class NativeFunction:
     """
 
     def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
-        """`team` is the last argument of `entry`: a `struct gg_runtime`, or a struct whose first field is a `gg_runtime`."""
+        """Make a function of arrays from the compiled function `entry`.
+
+        `team` is its last argument: a `struct gg_runtime`, or a struct whose first field is a `gg_runtime`.
+        """
         self.signature = Signature(computation)
         self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
         signature, op = self.signature, self.signature.op
@@ -77,7 +86,10 @@ class NativeFunction:
         return self._of_others(inputs, out) if done is None else done
 
     def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
-        """Fill in and return `out`; None, with nothing done, if compiled code cannot read the arrays in place."""
+        """Compute into `out` and return it.
+
+        If compiled code cannot read the arrays in place, do nothing and return None.
+        """
         if len(inputs) != len(self.signature.given):
             return None  # otherwise outputs would be taken for missing inputs
         if len(self.signature.made) == 1:
@@ -86,7 +98,7 @@ class NativeFunction:
         return out if filled else None
 
     def _of_others(self, inputs: tuple[Any, ...], out: Any) -> Any:
-        """Compute like `__call__`, with arrays that compiled code refused: convert them, copy them or raise ValueError."""
+        """Compute like `__call__`, for arrays that compiled code refused: convert them, copy them or raise ValueError."""
         if not self._knows_torch and any(map(is_of_torch, inputs)):
             self._knows_torch = True
             if know_torch():
@@ -101,7 +113,7 @@ class NativeFunction:
         return out
 
     def bind(self, *arrays: Any) -> BoundNative:
-        """A function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks.
+        """Return a function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks.
 
         The arrays are checked here: ValueError as for a call, and for an input that would have to be copied.
         """
@@ -131,7 +143,10 @@ class BoundNative:
         self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int,
         team: ctypes.Structure, out: Any,
     ) -> None:  # fmt: skip
-        """`out` is the object that calls return; it shares the memory of `outputs`."""
+        """Bind the compiled function `entry` to its arrays.
+
+        `out` is the object that calls return; it shares the memory of `outputs`.
+        """
         self.out = out
         workspace, given, written = workspace_of(workspace_bytes), pointers(inputs), pointers(outputs)
         self._kept = (inputs, outputs, workspace, given, written, team)

@@ -26,7 +26,7 @@ class CompileError(RuntimeError):
 
 
 def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """Path of a C kernel's shared library, from the cache or compiled now.
+    """Compile a C kernel unless the cache has it, and return the path of its shared library.
 
     Raises:
         ValueError: if the kernel is in another language, or the cache's folder cannot be made.
@@ -36,7 +36,10 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """Path of the shared library of a C source, compiled for `arch` (a `-march` value); errors are those of `compile_c`."""
+    """Compile a C source for `arch` (a `-march` value) unless the cache has its library.
+
+    Return the path of the shared library; errors are those of `compile_c`.
+    """
     if _GIVEN and (given := _GIVEN.get(key_of(source, arch))):
         return given
     compiler = compiler or find_compiler()
@@ -53,7 +56,7 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
 
 @functools.lru_cache(maxsize=1024)
 def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
-    """(command line, name of the library's file) to compile a source for `arch`."""
+    """Return (command line, name of the library's file) with which a source is compiled for `arch`."""
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
     line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
     # `native` differs between machines that share the cache folder.
@@ -63,12 +66,15 @@ def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
 
 
 def key_of(source: str, arch: str) -> str:
-    """Key of a source's library for `take_libraries`: a hash of the source and `arch`."""
+    """Return the key of a source's library for `take_libraries`: a hash of the source and `arch`."""
     return hashlib.sha256(f"{arch}\0{source}".encode()).hexdigest()
 
 
 def take_libraries(paths: dict[str, str]) -> None:
-    """Use the libraries in `paths` (`key_of` a source -> path), which another process compiled, instead of compiling."""
+    """Use libraries that another process compiled, instead of compiling.
+
+    `paths` maps `key_of` a source to the path of its library.
+    """
     _GIVEN.update({key: Path(path) for key, path in paths.items()})
 
 
@@ -82,12 +88,15 @@ def _host() -> str:
 
 
 def lanes_of(source: str) -> int:
-    """Number of elements of the widest vector type that a generated source uses; 1 if it uses none."""
+    """Return the number of elements of the widest vector type that a generated source uses; 1 if it uses none."""
     return max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
 
 
 def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = _SECONDS) -> None:
-    """Run one compiler command in a folder; CompileError if it fails, with its message, or exceeds the time limit."""
+    """Run one compiler command in a folder.
+
+    CompileError, with the compiler's message, if it fails or exceeds the time limit.
+    """
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
     except subprocess.TimeoutExpired as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import cupy
 
 OPT_IN_BYTES = 48 * 1024
-"""Largest dynamic shared memory of a launch, in bytes, for which the function's limit need not be raised."""
+"""Largest dynamic shared memory of a launch, in bytes, that needs no higher limit of the function."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
 _LOADED: dict[tuple[str, int], CudaKernel] = {}
@@ -64,7 +64,7 @@ class CudaKernel:
             return self.arrays.returned(outputs, inputs, out)
 
     def bind(self, *arrays: Any) -> BoundCuda:
-        """A function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
+        """Return a function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
 
         A call enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError as for a
         call, and for an array on the host.
@@ -76,14 +76,17 @@ class CudaKernel:
         return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
     def within(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: Any) -> Callable[[], None]:
-        """A function that launches the kernel on dense, aligned CuPy arrays in the caller's workspace, and checks nothing.
+        """Return a function that launches the kernel on dense, aligned CuPy arrays in the caller's workspace, and checks nothing.
 
         The first `Kernel.cleared_bytes` of the workspace must be zero before the first launch.
         """
         return partial(self._launch, with_maps(self.kernel.maps, (*inputs, *outputs, workspace)))
 
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Arguments of every launch, with a new workspace from CuPy's memory pool, which reuses it on the same stream only."""
+        """Return the arguments of every launch, with a new workspace.
+
+        The workspace is from CuPy's memory pool, which reuses it on the same stream only.
+        """
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
         if self.kernel.cleared_bytes:
             workspace.data.memset_async(0, self.kernel.cleared_bytes)
@@ -98,7 +101,10 @@ class BoundCuda:
     """A kernel bound to its arrays by `CudaKernel.bind`. A call allocates nothing, so a CUDA graph can capture it."""
 
     def __init__(self, launch: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...], out: Any) -> None:
-        """`out` is the object that calls return; it shares the memory of the outputs in `arguments`."""
+        """Bind the function `launch` to its arguments.
+
+        `out` is the object that calls return; it shares the memory of the outputs in `arguments`.
+        """
         self.out = out
         self._launch, self._arguments = launch, arguments
 
@@ -109,7 +115,7 @@ class BoundCuda:
 
 
 def load(kernel: Kernel) -> CudaKernel:
-    """The kernel as a function of arrays, loaded once per device and digest.
+    """Load a CUDA kernel as a function of arrays, once per device and digest.
 
     CudaUnavailableError if CuPy or a device of the kernel's architecture is missing, NvrtcError if it does not compile.
     """
@@ -123,7 +129,7 @@ def load(kernel: Kernel) -> CudaKernel:
 
 
 def cupy_module() -> ModuleType:
-    """The CuPy module; CudaUnavailableError if it is not installed or finds no device."""
+    """Return the CuPy module; CudaUnavailableError if it is not installed or finds no device."""
     try:
         import cupy
     except ImportError as error:

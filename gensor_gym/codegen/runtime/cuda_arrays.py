@@ -21,7 +21,7 @@ ALIGNMENT = 16
 
 
 def lies_on_device(value: Any) -> bool:
-    """Whether an array is in a GPU's memory, by its DLPack device or else by having `__cuda_array_interface__`."""
+    """Return whether an array is in a GPU's memory, by its DLPack device or else by having `__cuda_array_interface__`."""
     if hasattr(value, "__dlpack_device__"):
         return int(value.__dlpack_device__()[0]) in DEVICES
     return hasattr(value, "__cuda_array_interface__")
@@ -35,7 +35,7 @@ class DeviceArrays:
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
 
     def stream_of(self, values: Sequence[Any]) -> AbstractContextManager[Any]:
-        """A context in which CuPy uses torch's stream, if the first device array is torch's; else a null context."""
+        """Return a context in which CuPy uses torch's stream, if the first device array is torch's; else a null context."""
         first = next((value for value in values if lies_on_device(value)), None)
         if first is None or _library(first) != "torch":
             return nullcontext()
@@ -44,7 +44,7 @@ class DeviceArrays:
         return found
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[Any]:
-        """The inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
+        """Return the inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
 
         Inputs that are on the host, not dense or not aligned are copied or, if `copy` is False, a ValueError.
         """
@@ -54,9 +54,10 @@ class DeviceArrays:
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
     def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
-        """The outputs to write, as CuPy arrays: new ones if `value` is None, else the caller's own (a tuple for several).
+        """Return the arrays to write the outputs to, as CuPy arrays: new ones if `value` is None, else the caller's own.
 
-        A caller's array on the host gets a new device array. ValueError if an array does not fit or overlaps another.
+        `value` is a tuple for several outputs. A caller's array on the host gets a new device array. ValueError if an array does
+        not fit or overlaps another.
         """
         tensors = self._op.outputs
         given = self._several(value)
@@ -67,7 +68,7 @@ class DeviceArrays:
         return arrays
 
     def _several(self, value: Any) -> list[Any]:
-        """The caller's array for each output, or None for each if no output was given; ValueError for a wrong number."""
+        """Return the caller's array for each output, or None for each if no output was given; ValueError for a wrong number."""
         count = len(self._op.outputs)
         if count == 1 or value is None:
             return [value] * count
@@ -88,7 +89,7 @@ class DeviceArrays:
         return array
 
     def returned(self, outputs: Sequence[Any], values: Sequence[Any], out: Any) -> Any:
-        """The result of a call, a tuple for several outputs: the caller's own `out`, filled in, or the new outputs.
+        """Return the result of a call: the caller's own `out`, filled in, or the new outputs; a tuple for several outputs.
 
         New outputs become arrays of the first device input's library, or NumPy arrays if no input is on a device.
         """
@@ -119,7 +120,7 @@ class DeviceArrays:
         return self._cupy.asarray(self.signature.input(place, value))
 
     def _viewed(self, value: Any, tensor: Tensor, name: str) -> Any:
-        """A device array as a CuPy array on the same memory; ValueError unless GPU, shape and type are right."""
+        """Return a device array as a CuPy array on the same memory; ValueError unless GPU, shape and type are right."""
         if bits := _torch_bits(value):
             value = value.view(getattr(sys.modules["torch"], bits))
         if isinstance(value, self._cupy.ndarray):
@@ -139,7 +140,10 @@ class DeviceArrays:
 
 
 def is_readable(array: Any) -> bool:
-    """Whether kernels can read an array in place: dense and aligned, since a misaligned wide load faults."""
+    """Return whether kernels can read an array in place.
+
+    It must be dense and aligned, since a misaligned wide load faults.
+    """
     return bool(array.flags.c_contiguous) and array.data.ptr % ALIGNMENT == 0
 
 
@@ -148,11 +152,14 @@ def _library(value: Any) -> str:
 
 
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
-"""Torch types without a counterpart in CuPy and NumPy -> integer types of the same width, for their bits."""
+"""Torch types without a counterpart in CuPy and NumPy -> integer types of the same width, as which their bits are read."""
 
 
 def _torch_bits(value: Any) -> str:
-    """Name of the integer type to read a torch tensor's bits; empty for types that CuPy has, and for other libraries."""
+    """Return the name of the integer type with which a torch tensor's bits are read.
+
+    The name is empty for types that CuPy has, and for other libraries.
+    """
     if _library(value) != "torch":
         return ""
     return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

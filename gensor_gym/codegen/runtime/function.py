@@ -1,4 +1,7 @@
-"""Make a kernel a builtin function of Python by `call.c`: ctypes structures that `call.c` reads, checks of its assumptions."""
+"""Kernels as builtin functions of Python, without interpreted code in a call.
+
+This module has the ctypes structures that `call.c` reads, and checks its assumptions.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _BFLOAT16 = 4
 """DLPack's type code of bfloat16; NumPy arrays contain its bits."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
-"""Source files, which are concatenated and compiled together."""
+"""Names of the C source files that are concatenated and compiled together."""
 _ENTRIES = ("gg_python_call", "gg_python_fill")
 Array = tuple[tuple[int, ...], np.dtype]
-"""(shape, dtype) of an array."""
+"""Description of an array: (shape, dtype)."""
 
 
 class _Python(ctypes.Structure):
@@ -50,13 +53,19 @@ class _Kind(ctypes.Structure):
 
 
 class _Pool(ctypes.Structure):
-    """`struct gg_pool` of `call.c`, which keeps the memory of one output; `own` is room for its private fields."""
+    """`struct gg_pool` of `call.c`, which keeps the memory of one output.
+
+    `own` is space for fields that only C code uses.
+    """
 
     _fields_ = [("new_output", ctypes.c_void_p), ("own", ctypes.c_void_p * 13)]
 
 
 class _Function(ctypes.Structure):
-    """`struct gg_function` of `call.c`, the state of one function; `own` is room for its private fields."""
+    """`struct gg_function` of `call.c`, the state of one builtin function.
+
+    `own` is space for fields that only C code uses.
+    """
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")), ("pools", ctypes.POINTER(_Pool)),
@@ -93,9 +102,11 @@ class BuiltinKernel:
         self, entry: Any, team: ctypes.Structure, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array],
         types: Sequence[str],
     ) -> None:  # fmt: skip
-        """`inputs` and `outputs` are (shape, dtype) of each array, `types` the data types of the operator's tensors.
+        """Make the two builtin functions of a kernel's entry.
 
-        RuntimeError if `call.c` cannot read this Python or NumPy.
+        `inputs` and `outputs` are (shape, dtype) of each array, `types` the data types of the operator's tensors.
+
+        RuntimeError if `call.c` does not support the installed Python or NumPy.
         """
         library = builtins()
         sizes = [_kind(*array, name) for array, name in zip((*inputs, *outputs), types, strict=True)]
@@ -120,7 +131,7 @@ class BuiltinKernel:
 
 
 def _kind(shape: tuple[int, ...], dtype: np.dtype, name: str) -> tuple[_Kind, Any]:
-    """(description of an array for the checks in `call.c`, C array of its shape, which must be kept alive)."""
+    """Return (description of an array for the checks in `call.c`, C array of its shape, which must be kept alive)."""
     kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     element = _BFLOAT16 if name == "bfloat16" else _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
@@ -129,7 +140,10 @@ def _kind(shape: tuple[int, ...], dtype: np.dtype, name: str) -> tuple[_Kind, An
 
 @functools.cache
 def _builtin() -> Any:
-    """Python's C function `PyCFunction_NewEx`, which makes a builtin function of a `_Method` and its `self`, here an address."""
+    """Return Python's C function `PyCFunction_NewEx`.
+
+    It makes a builtin function of a `_Method` and its `self`, which is an address here.
+    """
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p]
     return make
@@ -137,7 +151,7 @@ def _builtin() -> Any:
 
 @functools.cache
 def builtins() -> ctypes.PyDLL:
-    """The library of `call.c`, compiled at the first use on a machine and loaded; its functions run with the GIL held."""
+    """Return the library of `call.c`, compiled at the first use on a machine and loaded. Its functions run with the GIL held."""
     _check_layout()
     text = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in _TEXTS)
     library = ctypes.PyDLL(str(compile_text(text, ARCH)))
@@ -154,7 +168,10 @@ def builtins() -> ctypes.PyDLL:
 
 
 def _check_layout() -> None:
-    """Check on a view that Python objects and NumPy arrays have the memory layout that `call.c` reads; RuntimeError if not."""
+    """Check that Python objects and NumPy arrays have the memory layout that `call.c` reads; RuntimeError if not.
+
+    The check compares the memory of an example array with its attributes.
+    """
     array = np.empty((3, 5), np.float32)
     view = array[1:, ::2]
     expected = {

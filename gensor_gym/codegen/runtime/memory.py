@@ -13,7 +13,9 @@ _pointer_at = ctypes.c_void_p.from_address
 
 
 def address_of(array: np.ndarray) -> int:
-    """Address of an array's first element, seven times as fast as `array.ctypes.data`, which takes a microsecond.
+    """Return the address of an array's first element.
+
+    It is seven times as fast as `array.ctypes.data`, which takes a microsecond.
 
     The pointer is the first field after the object header: extensions that were compiled against NumPy rely on it.
     """
@@ -21,7 +23,10 @@ def address_of(array: np.ndarray) -> int:
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array whose address is a multiple of `ALIGNMENT` bytes; it is a view of an array that owns the memory."""
+    """Allocate an uninitialised array whose address is a multiple of `ALIGNMENT` bytes.
+
+    It is a view of an array that owns the memory.
+    """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return _aligned_part(np.empty(size + ALIGNMENT, np.uint8), size).view(dtype).reshape(shape)
 
@@ -32,7 +37,7 @@ def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
 
 
 def in_large_pages(size: int) -> np.ndarray:
-    """`size` zeroed, aligned bytes in a private mapping, with large pages if the system supports them.
+    """Allocate `size` zeroed, aligned bytes in a private mapping, with large pages if the system supports them.
 
     With small pages, the first writer waits for every page: packing 340 MB of weights took twice the time.
     """
@@ -43,10 +48,10 @@ def in_large_pages(size: int) -> np.ndarray:
 
 
 def workspace_of(size: int) -> np.ndarray:
-    """A kernel's workspace of `size` bytes, zeroed and aligned.
+    """Allocate a kernel's workspace of `size` bytes, zeroed and aligned.
 
-    Zeros matter, because some lanes that are computed and discarded read memory that packing has not written. Recycled memory
-    is full of denormal numbers, which make a multiply-add many times slower: a shifted product took 746 us instead of 307. In
-    large workspaces the system's zero pages are first touched by the threads that use them.
+    Zeros matter, because some lanes that are computed and discarded read memory that packing has not written. Recycled memory is
+    full of denormal numbers, which make a multiply-add many times slower: a shifted product took 746 us instead of 307. In large
+    workspaces the system's zero pages are first touched by the threads that use them.
     """
     return _aligned_part(np.zeros(size + ALIGNMENT, np.uint8), size)

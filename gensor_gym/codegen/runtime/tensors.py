@@ -32,7 +32,7 @@ class _Torch(ctypes.Structure):
 
 
 def is_of_torch(value: Any) -> bool:
-    """Whether the type of a value is defined in torch."""
+    """Return whether the type of a value is defined in torch."""
     return type(value).__module__.partition(".")[0] == "torch"
 
 
@@ -55,7 +55,10 @@ _kept: list[object] = []
 
 
 def _exchange_of(kind: type) -> _Exchange | None:
-    """The DLPack exchange interface of a tensor type in the supported major version; None for a type without this interface."""
+    """Return the DLPack exchange interface of a tensor type in the supported major version.
+
+    The result is None for a type without this interface.
+    """
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

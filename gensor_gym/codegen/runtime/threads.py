@@ -29,19 +29,19 @@ class GgCall(ctypes.Structure):
 
 
 def runtime_text() -> str:
-    """C source of the runtime."""
+    """Return the C source of the runtime (the thread pool and its parallel loop)."""
     folder = Path(__file__).parent
     return folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("runtime.c").read_text("utf-8")
 
 
 def runtime_library() -> Path:
-    """Path of the runtime's shared library, which is compiled at the first call on a machine."""
+    """Return the path of the C runtime's shared library, which is compiled at the first call on a machine."""
     return compile_text(runtime_text(), ARCH)
 
 
 @functools.cache
 def load_runtime() -> ctypes.CDLL:
-    """The runtime's library, loaded into this process, with the C signatures of its functions."""
+    """Load the C runtime's library into this process. Return it, with the C signatures of its functions."""
     library = ctypes.CDLL(str(runtime_library()))
     library.gg_runtime_init.argtypes = [ctypes.POINTER(GgRuntime), ctypes.c_int]
     library.gg_runtime_init.restype = None
@@ -53,7 +53,7 @@ def load_runtime() -> ctypes.CDLL:
 
 @functools.cache
 def runtime(threads: int) -> GgRuntime:
-    """A runtime that uses at most `threads` threads, including the caller's; ValueError if `threads` is less than 1."""
+    """Return a C runtime that uses at most `threads` threads, including the caller's; ValueError if `threads` is less than 1."""
     if threads < 1:
         raise ValueError(f"threads={threads}: expected at least 1")
     result = GgRuntime()
@@ -63,7 +63,7 @@ def runtime(threads: int) -> GgRuntime:
 
 @functools.cache
 def caller() -> Any:
-    """The C function `gg_call`, which takes `byref` of a GgCall.
+    """Return the C function `gg_call`, which runs a kernel's entry and takes `byref` of a GgCall.
 
     Its argument types are not declared. A call takes 0.15 us; passing the four arguments separately would take 0.65 us.
     """
@@ -73,7 +73,7 @@ def caller() -> Any:
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
-    """A C array of addresses, for a kernel's argument `inputs`. The caller must keep `arrays` alive."""
+    """Return a C array of the arrays' addresses, for a kernel's argument `inputs`. The caller must keep `arrays` alive."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*map(address_of, arrays))
 
 

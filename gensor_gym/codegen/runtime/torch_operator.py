@@ -16,7 +16,10 @@ _MADE: dict[str, Callable[..., Any]] = {}
 
 
 def refuse_compiling() -> None:
-    """Raise RuntimeError within compiled code, because torch cannot trace the registration of an operator."""
+    """Raise RuntimeError if the caller runs within code that torch compiles.
+
+    torch cannot trace the registration of an operator.
+    """
     import torch
 
     if torch.compiler.is_compiling():
@@ -24,7 +27,9 @@ def refuse_compiling() -> None:
 
 
 def torch_operator(computation: Computation, digest: str, loaded: Callable[..., Any]) -> Callable[..., Any]:
-    """The torch operator `torch.ops.gensor_gym.NAME_DIGEST`, which maps input tensors, made contiguous, to new output tensors.
+    """Register the torch operator `torch.ops.gensor_gym.NAME_DIGEST` and return it.
+
+    It maps input tensors, made contiguous, to new output tensors.
 
     The operator has no gradient: torch refuses a backward pass. It is registered once per process, under a name of the
     computation and eight digits of the digest. An exported program finds it by that name in any process that has called

@@ -16,14 +16,14 @@ TARGETS: dict[str, Target] = {target.name: target for target in (CTarget(), Cuda
 
 
 def get(language: str) -> Target:
-    """The target of a language; for an unknown language, a ValueError lists the known ones."""
+    """Return the target of a language; for an unknown language, a ValueError lists the known ones."""
     if language not in TARGETS:
         raise ValueError(f"no target {language!r}; accepted: {', '.join(TARGETS)}{near(language, TARGETS)}")
     return TARGETS[language]
 
 
 def target_of(hw: Hardware) -> Target:
-    """The target that writes kernels for a machine; ValueError if no target does."""
+    """Return the target that writes kernels for a machine; ValueError if no target does."""
     found = next((target for target in TARGETS.values() if target.accepts(hw)), None)
     if found is None:
         names = ", ".join(TARGETS)

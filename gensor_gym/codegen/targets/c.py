@@ -18,7 +18,7 @@ class CTarget(Target):
     name = "c"
 
     def accepts(self, hw: Hardware) -> bool:
-        """Whether the machine is a CPU."""
+        """Return whether the machine is a CPU."""
         return hw.kind == "cpu"
 
     def generate(self, program: Program) -> Kernel:
@@ -28,13 +28,13 @@ class CTarget(Target):
         return generate_c(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """Generate the C kernel of a row nest (by `gir/generate.py`)."""
+        """Generate the C kernel of a fused operator without products, a row nest (by `gir/generate.py`)."""
         from gensor_gym.codegen.gir.generate import generate_gir
 
         return generate_gir(program)
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """Generate the C kernel of a chain of products (by `chains/generate.py`)."""
+        """Generate the C kernel of a chain of two products, such as attention (by `chains/generate.py`)."""
         from gensor_gym.codegen.chains.generate import generate_chain
 
         return generate_chain(program)
@@ -52,17 +52,17 @@ class CTarget(Target):
         compile_c(kernel)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of arrays, on as many threads as this process may use."""
+        """Load the kernel as a function of arrays, on as many threads as this process may use."""
         from gensor_gym.codegen.runtime.c import load
 
         return load(kernel)
 
     def compiler(self) -> str:
-        """First line of the C compiler's version text; RuntimeError if no compiler is found."""
+        """Return the first line of the C compiler's version text; RuntimeError if no compiler is found."""
         from gensor_gym.hardware.compiler import find_compiler
 
         return find_compiler().version
 
     def threads(self, hw: Hardware) -> int:
-        """Number of the CPU's cores: a kernel runs on one thread per core."""
+        """Return the number of the CPU's cores: a kernel runs on one thread per core."""
         return hw.units

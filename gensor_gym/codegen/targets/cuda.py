@@ -22,19 +22,19 @@ class CudaTarget(GpuTarget):
         return generate_cuda(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """Generate the CUDA kernel of a row nest (by `gir/cuda/generate.py`)."""
+        """Generate the CUDA kernel of a fused operator without products, a row nest (by `gir/cuda/generate.py`)."""
         from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 
         return generate_gir_cuda(program)
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """Generate the CUDA kernel of a chain of products (by `chains/cuda/generate.py`)."""
+        """Generate the CUDA kernel of a chain of two products, such as attention (by `chains/cuda/generate.py`)."""
         from gensor_gym.codegen.chains.cuda.generate import generate_chain_cuda
 
         return generate_chain_cuda(program)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of arrays, compiled and loaded on the current GPU.
+        """Load the kernel as a function of arrays, compiled for the current GPU.
 
         CudaUnavailableError without CuPy or a GPU of its architecture; NvrtcError if it does not compile.
         """
@@ -43,7 +43,7 @@ class CudaTarget(GpuTarget):
         return load(kernel)
 
     def compiler(self) -> str:
-        """`nvrtc` and its version; NvrtcError if it is not installed."""
+        """Return `nvrtc` and its version; NvrtcError if it is not installed."""
         from gensor_gym.codegen.cuda import nvrtc
 
         return f"nvrtc {nvrtc.version()}"

@@ -1,4 +1,4 @@
-"""Base classes of targets: the language of kernels for some machines, with its generators, compiler and loader."""
+"""Base classes of targets. A target is the language of kernels for some machines, with its generators, compiler and loader."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ class Target(ABC):
 
     @abstractmethod
     def accepts(self, hw: Hardware) -> bool:
-        """Whether kernels for a machine are written in this language."""
+        """Return whether kernels for a machine are written in this language."""
 
     @abstractmethod
     def generate(self, program: Program) -> Kernel:
         """Generate the kernel of a program of one loop nest; ValueError names the part that is not supported."""
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """Generate the kernel of a row nest; ValueError names the part that is not supported."""
+        """Generate the kernel of a fused operator without products (a row nest).
+
+        ValueError names the part that is not supported.
+        """
         raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """Generate the kernel of a chain of products; ValueError names the part that is not supported."""
+        """Generate the kernel of a chain of two products, such as attention; ValueError names the part that is not supported."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
@@ -52,14 +55,17 @@ class Target(ABC):
 
     @abstractmethod
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of arrays. RuntimeError or ImportError names what this machine lacks to run it."""
+        """Load the kernel as a function of arrays. RuntimeError or ImportError names what this machine lacks to run it."""
 
     def compiler(self) -> str:
-        """Name and version of this machine's compiler for the language, on which times depend; empty without a compiler."""
+        """Return name and version of this machine's compiler for the language, on which times depend.
+
+        The text is empty if the machine has no compiler.
+        """
         return ""
 
     def threads(self, hw: Hardware) -> int:
-        """Number of host threads that run a kernel."""
+        """Return the number of host threads that run a kernel."""
         return 1
 
 
@@ -71,7 +77,7 @@ class GpuTarget(Target):
     emulated = True
 
     def accepts(self, hw: Hardware) -> bool:
-        """Whether the machine is a GPU whose architecture's name begins with `architectures`."""
+        """Return whether the machine is a GPU whose architecture's name begins with `architectures`."""
         return hw.kind == "gpu" and hw.arch.startswith(self.architectures)
 
     def prepare(self, kernel: Kernel) -> None:

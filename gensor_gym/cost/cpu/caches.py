@@ -1,9 +1,9 @@
-"""Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
+"""Bytes that generated C loads into each cache. Compiled.
 
-A loop whose data fit a cache loads every line once. If they do not fit, a loop that indexes a tensor loads all of it again. So
-does a loop that does not index the tensor, if it contains a loop whose data do not fit and that indexes the tensor. Data that fit
-entirely stay from one call to the next (timing is warm). Between clearly fitting and clearly not fitting, both cases are
-interpolated, because real caches have no sharp edge.
+They are found by a walk over the loop nest, from the register tile outwards. A loop whose data fit a cache loads every line once.
+If they do not fit, a loop that indexes a tensor loads all of it again. So does a loop that does not index the tensor, if it
+contains a loop whose data do not fit and that indexes the tensor. Data that fit entirely stay from one call to the next (timing
+is warm). Between clearly fitting and clearly not fitting, both cases are interpolated, because real caches have no sharp edge.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 PAGE = 4096
-"""Distance of addresses that share a set of L1 (in most processors a way is a page)."""
+"""Bytes between addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
-"""Data of at most the first share of a cache stay in it. Data beyond the second share do not."""
+"""Shares of a cache's size: data of at most the first stay in the cache, data beyond the second do not."""
 CROWDED = 0.5
-"""Neighbouring rows begin to evict each other when they take more than this share of the ways of L1."""
+"""Share of the ways of L1 from which on neighbouring rows begin to evict each other."""
 WRITTEN = 2.0
-"""A written line is fetched and written back."""
+"""Transfers of a line that is written: it is fetched and written back."""
 
 CACHES = 3
 SIZE = 0  # [A] tile of every axis so far; SIZE and the indices below are entries of the walk's array
@@ -64,7 +64,10 @@ WALK = LEVELS + 1
 
 @lean
 def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Bytes into L1, into L2, and from DRAM, per thread. `row` comes from `fill_effective`; `walk` [WALK] is scratch space."""
+    """Compute the bytes that one thread moves: (into L1, into L2, from DRAM).
+
+    `row` comes from `fill_effective`; `slot` is the vector axis; `walk` [WALK] is working memory.
+    """
     _begin(row, slot, ints, floats, walk)
     vector_inside = row[LOOP_ORDER] == 1
     for level in range(1, TASK + 1):
@@ -88,7 +91,7 @@ def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """The walk begins with one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
+    """Begin the walk through the caches with one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
     fused = row[CONVOLUTION] == 2
     for axis in range(MAX_AXES):
         walk[SIZE + axis] = min(row[TILE + axis] if axis < SPATIAL_SLOTS else row[TILE + MAX_AXES + axis], ints[EXTENT + axis])
@@ -126,9 +129,9 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
+    """Return how often a line of an unpacked operand is loaded into L1 while the rows of a register tile advance together.
 
-    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
+    It is more than once if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:
@@ -155,7 +158,7 @@ def _grow_reduce(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loop over an axis up to the tile of a level."""
+    """Add the loop over an axis up to the tile of a memory level to the walk through the loop nest."""
     size = 1.0 * row[TILE + level * MAX_AXES + axis]
     if walk[PITCH] > 0.0 and axis == ROWS:
         return
@@ -167,7 +170,10 @@ def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add the loops over task tiles. A thread has a contiguous share of the outermost axis with several tiles."""
+    """Add the loops over task tiles to the walk through the loop nest.
+
+    A thread has a contiguous share of the outermost axis with several tiles.
+    """
     outermost = ints[FIRST_SPATIAL]
     while outermost < SPATIAL_SLOTS and ints[EXTENT + outermost] <= row[TILE + TASK * MAX_AXES + outermost]:
         outermost += 1
@@ -186,7 +192,7 @@ def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add one loop, over which the axis grows to `size`."""
+    """Add one loop to the walk through the loop nest, over which the axis grows to `size`."""
     fused = walk[PITCH] > 0.0 and axis == COLUMNS
     if not fused:
         size = min(size, 1.0 * ints[EXTENT + axis])
@@ -209,7 +215,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Update the traffic into a cache for a loop of `trips` iterations. Bit t of `moved`: the loop indexes tensor t."""
+    """Add the bytes that a loop of `trips` iterations moves into a cache. If it indexes tensor t, bit t of `moved` is 1."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
@@ -225,7 +231,7 @@ def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
-    """Degree to which `occupied` bytes of data stay in a cache, from 0 to 1."""
+    """Return to what degree data of `occupied` bytes stay in a cache, from 0 to 1."""
     room = walk[ROOM + cache]
     if occupied <= ROOMY * room:
         return 1.0
@@ -234,7 +240,7 @@ def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
-    """Lengthen the box of a tensor after an axis has grown by `more`."""
+    """Lengthen the box of a tensor that the loops so far touch, after an axis has grown by `more`."""
     last = ints[NUM_DIMS + tensor] - 1
     for d in range(last + 1):
         step = ints[COEF + (tensor * MAX_DIMS + d) * MAX_AXES + axis]
@@ -248,7 +254,7 @@ def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Write the bytes of a tensor that the present tiles touch, in whole lines, and the bytes that they occupy in a cache."""
+    """Write the bytes of a tensor that the loops so far touch, in whole lines, and the bytes they occupy in a cache."""
     last, item, rows = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor], walk[LINES + tensor]
     length = walk[LENGTH + tensor * MAX_DIMS + last] * item
     pitch = walk[PITCH]
@@ -272,7 +278,7 @@ def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _total(cache, ints, walk):  # noqa: ANN001, ANN201
-    """Bytes into a cache, minus the bytes that stayed in it since the previous call."""
+    """Return the bytes moved into a cache, minus the bytes that stayed in it since the previous call."""
     occupied = total = 0.0
     for t in range(ints[NUM_READS] + 1):
         occupied += walk[OCCUPIED + t]

@@ -1,4 +1,4 @@
-"""Copies that generated C makes before it computes: which operands are copied, how often, and the cycles. Compiled."""
+"""Copies of operands that generated C makes before it computes: which are copied, how often, and the cycles. Compiled."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def is_packed(row, tensor):  # noqa: ANN001, ANN201
-    """Whether a read is packed, that is, copied before the computation."""
+    """Whether generated code copies an operand into contiguous panels before it computes (packing)."""
     return tensor < 2 and row[PACK_A + tensor] == 1
 
 
 @lean
 def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether one copy serves all tasks: several tasks, or all calls, read the same elements, and the last cache can hold it."""
+    """Whether one packed copy serves all tasks: they (or all calls) read the same elements, which fit in the last cache."""
     limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
     return serves_all(row, tensor, ints) and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
 
 
 @lean
 def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether the copy of a packed read is made once for all calls."""
+    """Whether the packed copy of an operand is made once for all calls, because the operand is constant."""
     return ints[FROZEN_READ + tensor] == 1 and is_shared(row, tensor, ints)
 
 
 @lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles that all threads together spend on copying operands at each call. `row` comes from `fill_effective`."""
+    """Return the cycles that all threads together spend on packing operands at each call. `row` comes from `fill_effective`."""
     cycles = 0.0
     for t in range(min(2, ints[NUM_READS])):
         if not is_packed(row, t) or is_kept(row, t, ints):
@@ -64,7 +64,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def shares(row, ints):  # noqa: ANN001, ANN201
-    """Whether threads synchronise once more, after copies that all tasks share."""
+    """Whether threads must synchronise once more, because they pack an operand that all tasks read."""
     for t in range(min(2, ints[NUM_READS])):
         if is_packed(row, t) and is_shared(row, t, ints) and not is_kept(row, t, ints):
             return True
@@ -73,7 +73,7 @@ def shares(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether vectors of a read are contiguous: in the tensor, in panels, or in the copy of a shifted product."""
+    """Whether a CPU loads vectors of an operand from contiguous memory: of the tensor, of packed panels, or of a copied image."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 1:
         return True

@@ -57,20 +57,23 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Beyond CROWD accumulators a window over channels lacks registers: a step takes SPILLED times as long. The missing registers
-would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators,
-2.0 to 2.5 ms with 28."""
+"""Number of accumulators beyond which a window over channels lacks registers, and the factor by which its steps are then slower.
+The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms
+with 21 accumulators, 2.0 to 2.5 ms with 28."""
 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Only for frozen operators: the constants of other operators were fitted without spills."""
+    """Whether a convolution with constant weights and vectors over channels is slower, because it lacks registers.
+
+    False for all other operators: the model's constants were fitted without this effect.
+    """
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 
 @lean
 def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles to initialise the accumulators of a register tile and to store them at the end."""
+    """Return the cycles to initialise the accumulators of a register tile and to store them at the end."""
     if slot >= SPATIAL_SLOTS:
         return rows * vectors * floats[STORE] + fold_cycles(rows, vectors, ints, floats)
     if row[CONVOLUTION] == 2:
@@ -83,9 +86,9 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 
 @lean
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
-    """Additional cycles to carry a vector of partial sums lane by lane, because its lanes are not contiguous in the output.
+    """Return the extra cycles to keep a vector of partial sums in an output where its lanes are not contiguous.
 
-    Only for frozen operators: the constants of other operators were fitted without these cycles.
+    0 for operators without constant weights: the model's constants were fitted without these cycles.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0
@@ -93,7 +96,7 @@ def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles summed over all threads: (FMA, issue, stalls and calls)."""
+    """Return the cycles of all threads together: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
     if _spills(row, rows * vectors, ints):
@@ -116,9 +119,10 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
-    """Seconds of the legal program `written`. `terms` receives the terms of the latency.
+    """Predict the time of a legal CPU program in seconds.
 
-    Scratch arrays: `row` int32 [ROW] for the code's tiles, `walk` float64 [WALK] for the walk through the caches.
+    `written` is the program's row. `terms` receives the terms of the time. Working memory: `row` int32 [ROW] for the code's
+    tiles, `walk` float64 [WALK] for the walk through the caches.
     """
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)

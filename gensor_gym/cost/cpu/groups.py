@@ -1,4 +1,4 @@
-"""Products that generated C computes in groups, and the axis of the groups (`codegen.c.group`). Compiled."""
+"""Which int8 and bfloat16 products generated C computes in groups of four or two, and along which axis. Compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """Reduce axis along which a product of int8 or bfloat16 takes groups (`codegen.c.group`); -1 without groups."""
+    """Return the reduce axis along which int8 or bfloat16 products are computed in groups of four or two; -1 without groups."""
     if ints[GROUPED] == 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:

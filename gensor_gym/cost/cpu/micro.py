@@ -49,17 +49,20 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 MAX_UNROLLED = 512
-"""Limit on the vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
+"""Limit on the vector multiply-adds of an unrolled loop body in generated C (`codegen.c.micro`)."""
 LOADS_PER_CYCLE = 2.0
 WIDENED = 2.0
-"""Instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
+"""Number of instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
 FMA_CHAIN = 4.0
-"""Cycles of a dependent multiply-add (Skylake to Zen 5)."""
+"""Cycles from one multiply-add to the next that depends on it (Skylake to Zen 5)."""
 
 
 @lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
-    """Average number of vectors in a row of accumulators over all register tiles. Tiles at the end of the axis are narrower."""
+    """Return the average number of vectors in a row of accumulators, over all register tiles.
+
+    Tiles at the end of the axis are narrower.
+    """
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
         return vectors_of(row[TILE + slot] // ints[GROUPED], ints) * 1.0
@@ -80,7 +83,7 @@ def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
-    """Number of unrolled steps of the loop over a reduce axis, at most `budget`."""
+    """Return how many steps of the loop over a reduce axis the generated code unrolls, at most `budget`."""
     wanted = power_value(row[UNROLL]) if axis == innermost(slot, ints) else 1
     steps = ints[EXTENT + axis]
     if axis == slot:
@@ -92,13 +95,13 @@ def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
 
 @lean
 def innermost(slot, ints):  # noqa: ANN001, ANN201
-    """Reduce axis of the innermost loop: the vector axis if it is a reduce axis, else the last reduce axis."""
+    """Return the reduce axis of the innermost loop: the vector axis if it is a reduce axis, else the last reduce axis."""
     return slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
 
 
 @lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
-    """Index of the operand with a window, and the outermost reduce axis whose loop is written out; (-1, 0) without a window."""
+    """Return (index of the operand with a window, outermost reduce axis whose loop is written out); (-1, 0) without a window."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
         return -1, 0
     read = -1
@@ -122,7 +125,7 @@ def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def slides(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a spatial axis and a reduce axis both index some dimension of a read."""
+    """Whether a spatial and a reduce axis both index one dimension of an operand, as in a window that slides over an image."""
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         spatial = reduce = False
@@ -137,7 +140,7 @@ def slides(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Number of rows of the register tile for which an operand is read at different addresses."""
+    """Return for how many rows of the register tile an operand is read at different addresses."""
     rows = 1.0
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         fused = axis == slot or (row[CONVOLUTION] == 2 and axis == ROWS)
@@ -148,7 +151,10 @@ def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Number of load slots for one row of an operand: a broadcast, vectors, lanes two apart, or gathered lanes."""
+    """Return how many slots of the load ports one row of an operand takes.
+
+    It is read by a broadcast, by vectors, by lanes two apart, or by lanes gathered one by one.
+    """
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 0:
         return 1.0
@@ -164,7 +170,10 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 
 @lean
 def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Share of the vectors of a contiguous read that straddle two cache lines, because they do not start at a line's start."""
+    """Return the share of an operand's contiguous vectors that straddle two cache lines.
+
+    They do if they do not start at the start of a line.
+    """
     item = ints[ITEM + tensor]
     if row[TILE + slot] * item < LINE:
         return 0.0
@@ -182,9 +191,9 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Share of register tiles that touch the padding of an unpacked read, and share of register tiles with masked lanes.
+    """Return two shares of register tiles: those that touch the padding of an unpacked operand, and those with masked lanes.
 
-    If all register tiles start at the same position, the guards are constants and cost nothing.
+    If all register tiles start at the same position, the checks for padding are constants and cost nothing.
     """
     if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
         return 0.0, 0.0
@@ -205,7 +214,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a register tile per reduction point, or per group of points: (arithmetic ports, loads and decoding)."""
+    """Return the cycles of a register tile per reduction point, or per group of points: (FMA ports, loads and decoding)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
@@ -248,7 +257,10 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
-    """Number of reduction points in an iteration of the unrolled loop, with `combined` multiply-adds or additions each."""
+    """Return how many reduction points one iteration of the unrolled loop computes.
+
+    `combined` are the multiply-adds or additions of one point.
+    """
     budget, unrolled = max(1, int(MAX_UNROLLED / max(1.0, combined))), 1.0
     for back in range(ints[END_REDUCE] - SPATIAL_SLOTS):
         axis = ints[END_REDUCE] - 1 - back
@@ -262,7 +274,7 @@ def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Loads, lines, and multiply-adds or additions per reduction point of a window written out from axis `first` on.
+    """Return (loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
 
     A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads. Without a
     multiplication, rows also share the sum over a line.
@@ -297,9 +309,9 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
 
 @lean
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
-    """Number of prefetches per reduction point: all vectors of one operand that both the vector axis and the inner loop index.
+    """Return the number of prefetches per reduction point: all vectors of one operand.
 
-    Of several such operands, the operand with the most rows counts.
+    Both the vector axis and the inner loop index this operand; of several such operands, it has the most rows.
     """
     inner, most = innermost(slot, ints), 0.0
     for t in range(ints[NUM_READS]):
@@ -311,7 +323,7 @@ def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
 
 @lean
 def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
-    """Cycles between two dependent operations on one accumulator; 0 without a reduction."""
+    """Return the cycles between two dependent operations on one accumulator; 0 without a reduction."""
     if ints[END_REDUCE] == SPATIAL_SLOTS:
         return 0.0
     return FMA_CHAIN if ints[BODY] == 0 else FMA_CHAIN - 1.0
@@ -319,7 +331,10 @@ def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fold_cycles(rows, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles to add up the lanes of all rows: rows form groups of a power of two, and each group takes a tree of shuffles."""
+    """Return the cycles that it takes to add up the lanes of all rows of accumulators.
+
+    Rows form groups of a power of two, and each group takes a tree of shuffles.
+    """
     lanes, left, total = ints[LANES], rows, 0.0
     while left > 0:
         size, halvings = 1, 0

@@ -1,4 +1,4 @@
-"""The tiles of the generated C: the tiles of the row, cut and merged like in `codegen.c.plan`. Compiled."""
+"""The tiles that generated C really has: the tiles of the schedule, cut and merged like in `codegen.c.plan`. Compiled."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from gensor_gym.graph.tables.tables import (
 )
 
 TASK = 2
-"""Index of the level of task tiles. A task is the work that a thread takes at a time."""
+"""Index of the memory level of task tiles. A task is the work that a thread takes at a time."""
 ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
-"""Slots of a convolution's rows and columns of pixels."""
+"""Slots, in a schedule's row, of a convolution's rows and columns of pixels."""
 
 
 @lean
 def round_up(value, step):  # noqa: ANN001, ANN201
-    """The smallest multiple of `step` that is at least `value`."""
+    """Return the smallest multiple of `step` that is at least `value`."""
     return (value + step - 1) // step * step
 
 
 @lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
-    """Write the row with the tiles of the generated code into `result` [ROW]. `slot` is the vector axis.
+    """Write into `result` [ROW] the row with the tiles that the generated code really has. `slot` is the vector axis.
 
     Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is packed
     for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in registers
@@ -77,9 +77,9 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
-    """Whether some operand is packed for each reduce block.
+    """Whether some operand is packed again for each block of the reduction.
 
-    In a frozen operator without groups, an operand that serves all tasks is copied as a whole.
+    In an operator with constant weights and without groups, an operand that serves all tasks is copied as a whole.
     """
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
@@ -107,7 +107,7 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _widen(row, axis, ints):  # noqa: ANN001, ANN201
-    """Lengthen the tiles along a vector axis whose lanes take a group each (`codegen.c.group`)."""
+    """Lengthen the tiles along a vector axis whose lanes take a group of products each (`codegen.c.group`)."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
     row[register] = min(ints[GROUPED] * row[register], round_up(extent, ints[GROUPED]))
@@ -117,7 +117,7 @@ def _widen(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_carried(row, ints):  # noqa: ANN001, ANN201
-    """Whether partial sums are carried through the output from one reduce block to the next, for a row of `fill_effective`."""
+    """Whether the output holds partial sums between one block of the reduction and the next. `row` is from `fill_effective`."""
     blocks = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         extent, task = ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
@@ -148,7 +148,7 @@ def _is_one(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Merge the reduce blocks of a task into one, or into one for each share of a split reduction."""
+    """Merge the blocks of a task's reduction into one, or into one for each share of a split reduction."""
     first = True
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
@@ -180,7 +180,7 @@ def _has_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
-    """Number of spatial tiles of a level over the whole output."""
+    """Return how many tiles of a memory level cover the output."""
     fused = row[CONVOLUTION] == 2
     count = pixel_tiles(row, level, ints) if fused else 1
     for axis in range(ints[FIRST_SPATIAL], ROWS if fused else SPATIAL_SLOTS):
@@ -191,7 +191,10 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
-    """Number of tiles of a level over fused rows and columns of pixels. The gaps between rows are computed, too."""
+    """Return how many tiles of a memory level cover the fused rows and columns of pixels of a shifted matrix product.
+
+    The gaps between rows are computed, too.
+    """
     tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
     if ints[COPIED] == 0:
         return (ints[EXTENT + ROWS] * ints[EXTENT + COLUMNS] + tile - 1) // tile
@@ -204,7 +207,10 @@ def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
-    """Number of pixels from one row to the next in the input of a shifted matrix product: columns, plus overhang in a copy."""
+    """Return the distance between rows of pixels in the input of a shifted matrix product, in pixels.
+
+    It is the number of columns, plus the overhang of the window if the input is copied.
+    """
     if ints[COPIED] == 0:
         return ints[EXTENT + COLUMNS]
     at = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES

@@ -1,4 +1,4 @@
-"""Reads directly from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
+"""Cost of operands that go from global memory to registers, without shared memory. Compiled.
 
 Every load of a thread that walks along a row touches a line of its own. The sector of one load serves the next loads while L1
 keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
@@ -17,28 +17,29 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, S
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
 
 LINE = 128
-"""Bytes of a line of L1: one look-up a cycle."""
+"""Bytes of a line of L1. A look-up of one line takes one cycle."""
 SECTOR = 32
-"""Bytes of the smallest global-memory transfer."""
+"""Bytes of the smallest transfer from global memory."""
 LEAST_L1 = 28 * 1024
-"""Bytes of L1 beyond the largest shared memory of a multiprocessor: both share 256 KB, shared memory takes at most 228 KB."""
+"""Bytes of L1 that remain beyond the largest shared memory of a multiprocessor: both share 256 KB, shared memory takes at most
+228 KB."""
 UNDER_WAY = 32
-"""Limit on the words of a thread's loads in flight, because registers also contain accumulators."""
+"""Largest number of 4-byte words that a thread's loads have in flight, because registers also contain accumulators."""
 COMPILER_UNROLLS = 16
-"""Iterations of a loop that the compiler unrolls by itself. Chosen on the recorded row sums (train)."""
+"""Number of iterations that the compiler unrolls by itself. Chosen on the recorded row sums (train)."""
 HIT = 0.13
 """Latency of L1 divided by the latency of L2: 33 of 263 cycles (arXiv 2402.13499)."""
 
 
 @lean
 def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, in addition to its shared memory."""
+    """Return the bytes of L1 that each resident block has in addition to its shared memory."""
     return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 
 @lean
 def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """Reduce axis along which a tensor is contiguous; -1 without such an axis."""
+    """Return the reduce axis along which a tensor is contiguous; -1 if there is none."""
     at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[at + axis] == 1:
@@ -48,7 +49,7 @@ def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements in one load of a thread: along a row of the reduction, or along neighbouring output elements."""
+    """Return how many elements one load of a thread takes: along a row of the reduction, or along neighbouring outputs."""
     axis = reduced_axis(tensor, ints)
     run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
     width = widest_copy(row, tensor, ints)
@@ -59,13 +60,13 @@ def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def step_points(row, ints):  # noqa: ANN001, ANN201
-    """Number of points of the reduction that a thread takes in one step."""
+    """Return how many reduction points (combinations of reduction indices) a thread computes in one step."""
     return math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
 
 
 @lean
 def batch_points(row, ints):  # noqa: ANN001, ANN201
-    """Number of points of the reduction whose loads a thread issues together: the points of the unrolled loop.
+    """Return how many reduction points' loads a thread issues together: those of one iteration of the unrolled loop.
 
     If these are the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
     """
@@ -76,7 +77,7 @@ def batch_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_anything_staged(ints):  # noqa: ANN001, ANN201
-    """Whether some read is staged in shared memory, so that barriers end every step."""
+    """Whether some operand is copied to shared memory, so that barriers end every step."""
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 1:
             return True
@@ -85,7 +86,10 @@ def is_anything_staged(ints):  # noqa: ANN001, ANN201
 
 @lean
 def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
-    """Number of lines of L1 that a warp's load or store of `words` elements per thread touches, at least one per 128 bytes."""
+    """Return how many lines of L1 a warp touches by one load or store of `words` elements per thread.
+
+    It is at least one per 128 bytes.
+    """
     item, lines = ints[ITEM + tensor], 1
     left, reach = lanes_to_place(row), words * item
     shared = min(32, power_value(row[REDUCE_THREADS]))
@@ -105,7 +109,7 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_lines(row, ints):  # noqa: ANN001, ANN201
-    """Cycles of L1 in which a warp stores its tiles of the output: the number of lines, summed over its stores."""
+    """Return the cycles of L1 in which a warp stores its part of the output: the number of lines, summed over its stores."""
     out, words = ints[NUM_READS], power_value(row[VECTOR])
     run = contiguous_run(row, out, ints)
     while run & (words - 1) != 0:  # until the width, a power of two, divides the run
@@ -115,7 +119,10 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
-    """For a warp's loads of a direct read in a step: cycles of L1, and number of batches that wait for memory one by one."""
+    """Return the cost of a warp's loads, in one step, of an operand that does not go through shared memory.
+
+    The result is (cycles of L1, number of batches of loads that wait for memory one after another).
+    """
     points, part = step_points(row, ints), fragment(row, tensor, ints)
     words, batch = load_words(row, tensor, ints), batch_points(row, ints)
     cycles = math.ceil(part * points / words) * lines_of(row, tensor, words, ints) * 1.0
@@ -128,7 +135,10 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
-    """Bytes requested from L2 per element of a direct read: `each` without L1, fewer with `room` bytes of L1 for the block."""
+    """Return the bytes requested from L2 for each element of an operand that does not go through shared memory.
+
+    `each` are the bytes without L1; `room` bytes of L1 for the block reduce them.
+    """
     item = ints[ITEM + tensor]
     if each <= item:
         return each
@@ -138,7 +148,7 @@ def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_flying(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a direct read that a thread has in flight: a batch of the unrolled loop, in whole sectors along a row."""
+    """Return the bytes of an operand that a thread has in flight: the loads of an unrolled iteration, in whole sectors."""
     item = ints[ITEM + tensor]
     along = batch_points(row, ints) * item if reduced_axis(tensor, ints) < 0 else max(batch_points(row, ints) * item, SECTOR)
     return min(UNDER_WAY * 4.0, fragment(row, tensor, ints) * along * 1.0)

@@ -71,23 +71,24 @@ from gensor_gym.hardware import occupancy
 blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
-"""With one stage, the longer of arithmetic and memory time grows by this share of the shorter. Every further stage halves the
+"""Share of the shorter of arithmetic and memory time that is added to the longer, with one stage. Every further stage halves the
 share."""
 DISPATCH = 1.2
-"""Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
+"""Cycles in which the device begins one block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp
+(train)."""
 BARRIER = 30.0
-"""Cycles of a barrier of a block, at every step."""
+"""Cycles of a barrier of a block, which ends every step."""
 
 
 @lean
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Number of blocks that one multiprocessor runs at once, by exact occupancy rules."""
+    """Return how many blocks one multiprocessor runs at once, by exact occupancy rules."""
     return resident_with(row, shared_bytes_of(row, ints), ints)
 
 
 @lean
 def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
-    """`resident_blocks` for a block with `shared` bytes of shared memory."""
+    """Return how many blocks one multiprocessor runs at once, if a block has `shared` bytes of shared memory."""
     return blocks_per_unit(
         threads_of(row, ints), registers_of(row, ints), shared, ints[THREADS_UNIT],
         ints[BLOCKS_UNIT], ints[REGS_UNIT], ints[SHARED_UNIT], ints[SHARED_GRAIN], ints[SHARED_RESERVED],
@@ -96,7 +97,7 @@ def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal program, infinite if no block can be resident. `terms` receives the terms of the latency."""
+    """Predict the seconds of a legal program, infinite if no block can be resident. `terms` receives the terms."""
     in_shared = shared_bytes_of(row, ints)
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:
@@ -139,7 +140,10 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """Blocks, steps per block, tiles that a block finishes, and seconds to add up the parts of a reduction."""
+    """Return (blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction).
+
+    `places` is the number of blocks that the device runs at once.
+    """
     blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if not shares_steps(row, blocks, steps, places):
         return blocks, steps, 1, second_kernel(row, ints, floats)
@@ -149,13 +153,13 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Number of blocks launched if the device runs `places` blocks at once: all, or at most `places` by a persistent kernel."""
+    """Return how many blocks are launched: all, or with a persistent kernel as many as the device runs at once (`places`)."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 
 @lean
 def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
-    """Share of `unique` bytes that L2 does not keep from one run to the next.
+    """Return the share of `unique` bytes that L2 does not keep from one run to the next.
 
     It is 0 up to a quarter of the size of L2, and 1 from three quarters on.
     """
@@ -164,13 +168,13 @@ def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of a block's output tile."""
+    """Return the bytes of the output tile that a block stores."""
     return spatial_product(row, 1, ints) * ints[ITEM + ints[NUM_READS]] * 1.0
 
 
 @lean
 def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block by itself: (a step, its first loads, its last stores).
+    """Return the cycles of a block by itself: (a step, its first loads, its last stores).
 
     The work of a step takes `work` cycles. The first step's tiles arrive at all blocks of a wave at once, which takes `arrival`
     cycles. Loads take the latency of memory; with more stages they are issued that many steps earlier. Fragments that are not
@@ -193,7 +197,7 @@ def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, A
 
 @lean
 def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel that adds up the parts of a split reduction."""
+    """Return the seconds of the kernel that adds up the parts of a split reduction; 0 without a split."""
     if row[SPLIT_K] == 0:
         return 0.0
     out = ints[NUM_READS]  # partial sums have 4 bytes for every output type
@@ -203,7 +207,10 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel that runs before a wgmma kernel: it lays out operands of a convolution, or transposes B."""
+    """Return the seconds of the kernel that rearranges operands for a wgmma kernel; 0 if none runs.
+
+    It lays out operands of a convolution, or transposes B.
+    """
     if row[TENSOR_CORE] < 2 or ints[MOVED] == 0:
         return 0.0
     moved = 0.0
@@ -215,7 +222,7 @@ def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes moved by laying out an operand, which is read and written as a whole.
+    """Return the bytes moved by rearranging an operand for wgmma, which is read and written as a whole.
 
     With a window of one element and no padding, only elements that the window meets are written, and only rows with such elements
     are read.
@@ -241,7 +248,7 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
-    """Three counts of cycles for all blocks: run in waves, spread evenly over the multiprocessors, lost to an uneven last wave.
+    """Return three counts of cycles for all blocks: run in waves, spread evenly, lost to an uneven last wave.
 
     A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
     which other blocks hide.

@@ -1,4 +1,4 @@
-"""The mapping of a warp's lanes to the threads of a block, and the cost of their loads from shared memory. Compiled."""
+"""How a warp's lanes map to the threads of a block, and what their loads from shared memory cost. Compiled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Number of threads of a warp along a spatial axis, by knob warp_tile. Without a patch, innermost axes fill first."""
+    """Return how many threads of a warp are next to each other along a spatial axis, by knob warp_tile.
+
+    Without a patch of threads, innermost axes fill first.
+    """
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
         left //= threads_along(row, at)
@@ -35,13 +38,13 @@ def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def lanes_to_place(row):  # noqa: ANN001, ANN201
-    """Number of register tiles of the output in a warp: 32 lanes divided by the threads that share a reduction."""
+    """Return how many register tiles of the output a warp computes: 32 divided by the threads that share a reduction."""
     return max(1, 32 >> row[REDUCE_THREADS])
 
 
 @lean
 def place(row, axis, left):  # noqa: ANN001, ANN201
-    """Number of lanes along an axis, and lanes left for the outer axes, if the inner axes leave `left` lanes."""
+    """Return (lanes along an axis, lanes left for the outer axes), if the inner axes leave `left` lanes of a warp."""
     threads = threads_along(row, axis)
     if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
         return 1, left if threads == 1 else 0
@@ -50,7 +53,7 @@ def place(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
-    """Number of lanes along an axis, if the inner axes leave `left` lanes."""
+    """Return how many lanes of a warp are along an axis, if the inner axes leave `left` lanes."""
     rows = warp_rows(row[WARP_TILE])
     if rows > 0:
         return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1
@@ -59,17 +62,17 @@ def placed_along(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def threads_along(row, axis):  # noqa: ANN001, ANN201
-    """Number of register tiles in a block tile along an axis."""
+    """Return how many register tiles a block tile has along an axis."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     return 1 if inner == outer else outer if inner == 1 else max(1, outer // inner)
 
 
 @lean
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Spatial axis along which one thread reads neighbouring elements of a tensor; -1 without such an axis.
+    """Return the spatial axis along which one thread reads neighbouring elements of a tensor; -1 if there is none.
 
-    It indexes the contiguous dimension with stride one, in shared memory if the tensor is staged. In the matrix of an implicit
-    product it is the innermost axis that indexes the tensor, with any stride.
+    It indexes the contiguous dimension with stride one, in shared memory if the tensor is copied there. In the matrix of an
+    implicit product it is the innermost axis that indexes the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -83,22 +86,22 @@ def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of contiguous elements of a tensor that one thread reads: the inner tile along its `run_axis`."""
+    """Return how many contiguous elements of a tensor one thread reads: the inner tile along its `run_axis`."""
     axis = run_axis(row, tensor, ints)
     return inner_tile(row, axis) if axis >= 0 else 1
 
 
 @lean
 def inner_tile(row, axis):  # noqa: ANN001, ANN201
-    """Number of neighbouring elements along an axis that one thread takes: its register tile divided by the virtual threads."""
+    """Return how many neighbouring elements along an axis one thread computes: its register tile over the virtual threads."""
     return row[TILE + axis] if row[VTHREAD + axis] == 1 else row[TILE + axis] // row[VTHREAD + axis]
 
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements in one load of a thread: the largest power of two, at most 4, that divides its run.
+    """Return how many elements one load of a thread takes: the largest power of two, at most 4, that divides its run.
 
-    It is 1 for a window, because its rows shift.
+    The run is the contiguous elements that it reads. It is 1 for a window, because its rows shift.
     """
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
@@ -108,7 +111,7 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether every lane reads the same address as lane ^ 1, or every lane reads the same address as lane ^ 2.
+    """Whether a warp's lanes read shared memory in pairs: each lane the same address as lane ^ 1, or each as lane ^ 2.
 
     Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
     along rows of threads for operands that only columns index.
@@ -123,7 +126,10 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def padding(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Padding per row of a staged tile with shared_layout = 1: 4 elements if several are copied or read at once, else 1."""
+    """Return the padding per row of a tile in shared memory, in elements; 0 unless shared_layout = 1.
+
+    It is 4 if several elements are copied or read at once, else 1.
+    """
     if row[SHARED_LAYOUT] != 1:
         return 0
     return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1
@@ -131,9 +137,10 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
-    """Number of wavefronts of a warp's store, element by element, into rows that are transposed relative to the tensor.
+    """Return how many wavefronts a warp's store to shared memory takes, if the tile's rows are transposed in the tensor.
 
-    Lanes follow the tensor: lanes along its dimensions inside the row store one pitch apart, all other lanes contiguously.
+    Elements are stored one by one. Neighbouring lanes copy neighbouring elements of the tensor. Those along its inner dimensions
+    store to different rows of the tile, all others contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0
@@ -153,7 +160,7 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of wavefronts of 128 bytes for a warp to load its threads' fragments of a staged tensor from shared memory.
+    """Return how many wavefronts of 128 bytes a warp takes to load its threads' operands from shared memory, per point.
 
     Each load takes at least one wavefront for every 32 distinct words, times the conflict degree of the lanes' stride in banks of
     4 bytes (1 if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes share an

@@ -1,7 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies aligned units of 4 bytes by itself. Other elements pass through registers. A few elements stay in registers
-while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
+The hardware copies aligned units of 4 bytes by itself (cp.async). Other elements pass through registers. A few elements stay in
+registers while the block multiplies; more elements are loaded and stored one by one before it multiplies, with a wait for each.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements in transit (`codegen.cuda.mma.plan`)."""
+"""Number of a thread's registers that may hold elements on their way to shared memory (`codegen.cuda.mma.plan`)."""
 COPY = 6.0
-"""Instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
+"""Number of instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
 ELEMENT = 12.0
-"""Instructions of a copy of one element: address, guard, load, store."""
+"""Number of instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""Instructions of a copy of one element whose index is decomposed at every step. In a loop with 16 such copies they take 700 of
-845 instructions (SASS)."""
+"""Number of instructions of a copy of one element whose index is decomposed at every step. In a loop with 16 such copies they
+take 700 of 845 instructions (SASS)."""
 SHIFTED = 40.0
-"""Instructions of a copy of 16 bytes that is combined from two aligned loads."""
+"""Number of instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
 """Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy at a time. Chosen on the
 recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
@@ -47,7 +47,7 @@ convolutions in float16 and int8 (train): 200 to 300 cycles and 100 cycles a cop
 
 @lean
 def inner_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """Slot of the axis along which an operand's rows run in shared memory."""
+    """Return the slot of the axis along which an operand's rows run in shared memory: k for A, n for B."""
     return ints[MATRIX_K] if tensor == ints[MATRIX_A] else ints[MATRIX_N]
 
 
@@ -62,7 +62,7 @@ def is_shifted(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements in one copy of an operand's tile: at most `vector` words, and a divisor of the row's length."""
+    """Return how many elements one copy of an operand takes: at most `vector` words, and a divisor of the row's length."""
     if is_shifted(row, tensor, ints):
         return 16 // ints[ITEM + tensor]
     width = min(ints[COPY_WIDTH + tensor], max(1, power_value(row[VECTOR]) * 4 // ints[ITEM + tensor]))
@@ -73,7 +73,10 @@ def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
-    """To copy an operand's tile of a step: instructions per thread, wavefronts per block, and successive waits for L2."""
+    """Return the cost of copying an operand's tile to shared memory in one step.
+
+    The result is (instructions per thread, wavefronts per block, successive waits for L2).
+    """
     width, item = matrix_width(row, tensor, ints), ints[ITEM + tensor]
     shifted = is_shifted(row, tensor, ints)
     trips = math.ceil(staged_elements(row, tensor, ints) / (width * warps * 32))

@@ -1,4 +1,4 @@
-"""Blocks that take equal shares of all steps (`persistent` = 2), and the partial sums that they exchange. Compiled.
+"""Cost of giving blocks equal shares of all reduction steps (`persistent` = 2) instead of whole tiles. Compiled.
 
 Unlike whole tiles, equal shares leave no uneven last wave. The cost: partial tiles are written to the workspace and read again.
 """
@@ -14,20 +14,23 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
 @lean
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each. `places` blocks run at a time."""
+    """Whether blocks take equal shares of all reduction steps, instead of whole tiles.
+
+    There are `blocks` tiles with `steps` steps each; `places` blocks run at a time.
+    """
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Number of blocks that share all steps, in whole clusters: as many as run at a time, each with at least one step."""
+    """Return how many blocks share all steps, in whole clusters: as many as run at a time, each with at least one step."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 
 
 @lean
 def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
-    """Number of parts of tiles to add up, if `blocks` tiles are cut into `shares` shares of all their steps.
+    """Return how many partial tiles must be added up, if `blocks` tiles are cut into `shares` shares of all their steps.
 
     A tile with c > 0 cuts has c + 1 parts. A tile without a cut has none to add.
     """
@@ -36,7 +39,7 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 
 @lean
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds to store parts of tiles in the workspace and add them up, 4 bytes a sum.
+    """Return the seconds to store partial tiles in the workspace and add them up, 4 bytes a sum.
 
     All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks' parts.
     """

@@ -1,4 +1,4 @@
-"""One step of the reduction of a block on CUDA cores. Compiled.
+"""Cost of one reduction step of a block on CUDA cores. Compiled.
 
 Instructions are counted as in the machine code of SGEMM kernels (NVRTC 13.0, sm_90). On multiprocessors of 128 lanes one FFMA
 takes a whole issue slot, so the share of FFMAs in the loop bounds the rate. Their share is 79 percent with 64x64x16 tiles of 4x4,
@@ -45,32 +45,35 @@ from gensor_gym.graph.tables.tables import (
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0
-"""Cycles of a dependent FFMA since Volta."""
+"""Cycles from one FFMA to the next that depends on it, since Volta."""
 LOOP = 30.0
-"""Instructions of an iteration of the loop over reduction points if it is not fully unrolled: addresses, moves, branch."""
+"""Number of instructions of an iteration of the loop over reduction points, besides its arithmetic and loads, if it is not fully
+unrolled: addresses, moves, branch."""
 STEP = 20.0
-"""Instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
+"""Number of instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
-"""Instructions of a copy to shared memory besides its stores: load, address, guard."""
+"""Number of instructions of a copy to shared memory besides its stores: load, address, guard."""
 MASK_BITS = 32
 """Largest number of copies of a thread whose bounds fit in the bits of one register (`codegen.cuda.simt.copies`)."""
 UNMASKED = 30.0
-"""Additional instructions of a guarded copy beyond `MASK_BITS` copies: its index is decomposed and compared at every step."""
+"""Number of additional instructions of a guarded copy if a thread makes more than `MASK_BITS` copies: its index is decomposed and
+compared at every step."""
 GUARDED_WAIT = 0.5
 """Time of a guarded copy through registers, in waits for memory. The copy is loaded under a branch, so the next load is issued
 after it has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
-"""Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
+"""Number of instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Issue slots that a scheduler loses, in units of a warp's slots. On an RTX 4070 Ti S, 2 warps per scheduler kept 84 percent of
-the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
+"""Issue slots that a scheduler loses, as a multiple of the slots of one warp. On an RTX 4070 Ti S, 2 warps per scheduler kept 84
+percent of the slots busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
-    """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
+    """Return the factor by which stalls lengthen the issue of instructions, with `warps` warps on a multiprocessor.
 
-    Without prefetched fragments the loss is 1.5 times as large (our assumption; published kernels gain 4 to 6 points by them).
+    It is all issue slots divided by the used ones. Without prefetched fragments the loss is 1.5 times as large (our assumption;
+    published kernels gain 4 to 6 points by them).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -78,16 +81,17 @@ def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
 
 @lean
 def is_window(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a read of a convolution is its image: only the image is indexed by the innermost spatial axis."""
+    """Whether an operand of a convolution is its image: only the image is indexed by the innermost spatial axis."""
     return ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
 
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """To copy a staged tile into shared memory: instructions per thread, wavefronts per block, successive waits for memory.
+    """Return the cost of copying a tile to shared memory in one step, on CUDA cores.
 
-    Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
-    rows then store to one bank, unless rows are padded or swizzled.
+    The result is (instructions per thread, wavefronts per block, successive waits for memory). Rows that are transposed relative
+    to the tensor (A of a product) are stored element by element. Neighbouring lanes copy neighbouring elements of the tensor, and
+    so store to one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
@@ -109,7 +113,10 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of look-ups in L1 to load a staged box: one for each line of its rows. Rows shorter than a line share lines."""
+    """Return how many look-ups in L1 it takes to load the box of a tensor: one for each line of its rows.
+
+    Rows shorter than a line share lines.
+    """
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -120,7 +127,11 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
-    """Waits for memory of a thread that copies a tile through registers: GUARDED_WAIT per guarded load, else 1/8 per load."""
+    """Return how many memory latencies a thread waits while it copies a tile through registers.
+
+    A load waits for half a latency (`GUARDED_WAIT`) if it is under a branch, because the tensor is padded, else for 1/8. The
+    result is 0 if there are several stages, which hide the waits.
+    """
     if row[STAGES] > 0:
         return 0.0
     return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)
@@ -128,7 +139,7 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 
 @lean
 def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a staged window that a thread loads, divided by the elements that it uses.
+    """Return how many elements of a window a thread loads from shared memory, divided by the elements that it uses.
 
     Neighbouring points of the unrolled loop share elements. Knob unroll applies to the innermost loops first.
     """
@@ -153,7 +164,10 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """Number of points of the unrolled loop along a reduce axis, and remaining `budget` of unrolling."""
+    """Return (unrolled points along a reduce axis, unrolling that remains for outer axes).
+
+    `budget` is the unrolling that inner axes leave.
+    """
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget
@@ -163,9 +177,10 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 
 @lean
 def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
-    """Cycles of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+    """Return the cost of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic alone, waits).
 
-    The waits are a number of latencies of memory, not cycles.
+    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are a number of latencies
+    of memory.
     """
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32

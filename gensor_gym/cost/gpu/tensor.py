@@ -1,4 +1,4 @@
-"""One step of the reduction of a block on tensor cores, by mma.sync or wgmma. Compiled."""
+"""Cost of one reduction step of a block on tensor cores, by mma.sync or wgmma. Compiled."""
 
 from __future__ import annotations
 
@@ -36,16 +36,18 @@ from gensor_gym.graph.tables.tables import (
 
 SCHEDULERS = 4
 MMA_LATENCY = 33.0
-"""Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
+"""Cycles from one mma.sync m16n8k16 to the next that depends on it (arXiv 2402.13499: about 32 on Hopper and Ampere,
+recalled)."""
 LOOP, STEP = 30.0, 20.0
-"""Instructions of an iteration of the loop and of a step, as counted on CUDA cores (`cost/gpu/simt.py`)."""
+"""Number of instructions of an iteration of the loop and of a step, as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
 
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
-    """Cost of a block's step on tensor cores: (pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+    """Return the cost of a block's step on tensor cores: (pipes, issue slots, wavefronts, arithmetic alone, waits).
 
-    The first four are in cycles. The waits are a number of memory latencies.
+    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are a number of latencies
+    of memory.
     """
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
@@ -59,7 +61,7 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def narrow_share(columns):  # noqa: ANN001, ANN201
-    """Share of the rate that a wgmma with `columns` columns reaches.
+    """Return the share of its full rate that a wgmma with `columns` columns reaches.
 
     A straight line through figures of arXiv 2402.13499: 21, 38 and 63 percent for 8, 16 and 32 columns, all of it from 64 on.
     """
@@ -68,7 +70,7 @@ def narrow_share(columns):  # noqa: ANN001, ANN201
 
 @lean
 def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
-    """Cycles of issue slots, wavefronts, cycles of a block alone, and waits for memory, of a step by mma.sync.
+    """Return the cost of a step by mma.sync: (issue slots, wavefronts, cycles of a block alone, waits for memory).
 
     Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding or
     swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are widened
@@ -98,7 +100,7 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _wgmma_wavefronts(row, ints):  # noqa: ANN001, ANN201
-    """Number of wavefronts of a step by wgmma: warpgroups read their rows of A and columns of B, and the tiles are stored."""
+    """Return how many wavefronts a step by wgmma takes: warpgroups read rows of A and columns of B, and tiles are stored."""
     waves = 0.0
     for t in range(ints[NUM_READS]):
         read = matrix_elements(row, t, 0, ints) // row[TILE + ints[MATRIX_K]] * workers_of(row, ints)

@@ -55,21 +55,21 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
+"""Number of loads of B by tensor maps that one response of L2 serves, with or without a cluster. Chosen on products of 4096 in
 bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran faster than the bandwidth of L2
 would allow for all their bytes."""
 
 
 @lean
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
-    """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more if unaligned."""
+    """Return the bytes moved for `width` contiguous elements, in 32-byte sectors; half a sector more if unaligned."""
     whole = math.ceil(width * item / SECTOR) * SECTOR
     return whole if aligned else whole + 0.5 * SECTOR
 
 
 @lean
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of the sectors that a warp touches for each element that it uses of a tensor read directly from global memory."""
+    """Return the bytes moved for each element that a warp reads directly from global memory, in whole sectors."""
     if row[REDUCE_THREADS] > 0:
         axis = ints[END_REDUCE] - 1
         stride = ints[STRIDE + tensor * MAX_AXES + axis] * row[TILE + axis]
@@ -90,11 +90,11 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
-    """Bytes that one block requests from L2 for one reduction step of a read, sector by sector.
+    """Return the bytes that one block requests from L2 for one reduction step of an operand, in whole sectors.
 
-    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
-    are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
-    a consumer's columns.
+    For B with wgmma the bytes are halved (`COMBINED`), because one response of L2 serves two loads. Repeated elements of a window
+    come from L1. Operands laid out for wgmma are read in rows of 128 bytes, like in shared memory. An image read in place is read
+    in whole panels of 64 pixels, including pixels beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
@@ -123,10 +123,10 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
 
 @lean
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
-    """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
+    """Return the distinct bytes of a tensor that the blocks of one wave (all blocks that run at once) touch.
 
-    Blocks follow each other along the innermost axis first. With raster R, a column of R blocks comes before the next column;
-    with clusters of C blocks, a column of C blocks.
+    They are counted over the whole reduction. Blocks follow each other along the innermost axis first. With raster R, a column of
+    R blocks comes before the next column; with clusters of C blocks, a column of C blocks.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0
@@ -150,7 +150,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
 
 @lean
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Number of blocks of the launch, in whole clusters. Blocks of a cluster have neighbouring tiles along m."""
+    """Return the number of blocks of the launch, in whole clusters. Blocks of a cluster have neighbouring tiles along m."""
     blocks = power_value(row[SPLIT_K])
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         tiles = tiles_along(row, axis, ints)
@@ -163,7 +163,7 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN201
-    """Bytes requested from L2, bytes from DRAM, bytes in flight per block, and bytes of a block's step."""
+    """Return the bytes that a program moves: (requested from L2, from DRAM, in flight per block, of one step of a block)."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
     room = l1_room(resident, shared, ints)
     waves = math.ceil(blocks / (ints[UNITS] * resident))
@@ -191,7 +191,10 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that a block has in flight: the tiles of all stages but one, or with one stage its threads' loads."""
+    """Return the bytes of an operand that a block has in flight.
+
+    With several stages in shared memory they are the tiles of all stages but one, else the loads of the block's threads.
+    """
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
@@ -203,5 +206,5 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
 
 @lean
 def issued_bytes(row, tensor, run, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that the threads of a block can have in flight by loads of `run` elements each."""
+    """Return the bytes of an operand that the threads of a block can have in flight by loads of `run` elements each."""
     return threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))

@@ -1,1 +1,1 @@
-"""Base classes of the environments, single and vector."""
+"""Base classes of the environments, single and vector, and what they share."""

@@ -1,4 +1,4 @@
-"""Rewards of `reward="best_so_far"`.
+"""The option `reward="best_so_far"`, with which every evaluated program may be rewarded, not only the last.
 
 Every episode keeps its fastest evaluated program. A faster program pays the gain in the final reward R. The code is Python, not
 part of the compiled process, because only Python knows measured times.
@@ -21,7 +21,11 @@ OK = Status.OK.value
 
 
 class Paid(NamedTuple):
-    """N evaluated programs: the gain in the final reward R of each float64 [N], its seconds float64 [N] and its status."""
+    """Result of evaluating N programs, one per chosen episode.
+
+    `gains` float64 [N] is by how much the final reward R exceeds the best R of the episode so far (0 if it does not), `seconds`
+    float64 [N] the programs' times, and `statuses` their N status names.
+    """
 
     gains: np.ndarray
     seconds: np.ndarray
@@ -33,8 +37,9 @@ def pay(
 ) -> Paid:
     """Evaluate the current program of each chosen episode, and keep programs that are faster than the best of their episode.
 
-    `chosen` [N] are indices into the B episodes, and `graphs` their N graphs. `rows` and `best` int32 [B, R] are the current and
-    the fastest evaluated programs; `scalars` is float64 [B, NUM_SCALARS].
+    `chosen` [N] are indices into the B running episodes, and `graphs` the construction graphs of these N episodes. `rows` and
+    `best` int32 [B, R] hold the current and the fastest evaluated program of every episode, `scalars` float64 [B, NUM_SCALARS]
+    its numbers. `best` and `scalars` are updated in place.
     """
     before = scalars[chosen, BEST]
     if final.backend is None:  # the compiled process has paid R already, and every program is legal
@@ -51,7 +56,10 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """`before` float64 [N] are the best seconds of each episode so far. Seconds are infinite unless the status is OK."""
+    """Evaluate N programs with the backend. `before` float64 [N] are the shortest seconds of each episode so far.
+
+    The seconds of the result are infinite unless the status is OK.
+    """
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])
@@ -64,10 +72,10 @@ def _measured(
 
 
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
-    """Entries of `info` about the fastest evaluated program of an ended episode.
+    """Return the entries of `info` that describe the fastest evaluated program of an ended episode.
 
-    `regret` is present if the optimum is known. `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is OK if
-    the status of any program was OK, else `last`, the status of the last program.
+    `scalars` [NUM_SCALARS] are the numbers of the episode and `best` [R] is its fastest program. `status` is OK if any program of
+    the episode was OK, else `last`, the status of the last program. `regret` is present if the task's optimum is known.
     """
     seconds = float(scalars[BEST])
     ok = seconds < math.inf

@@ -25,13 +25,13 @@ from gensor_gym.registry import check_known
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
-"""Attributes with the state of the running episodes."""
+"""Names of the attributes that together are the state of the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Smallest number of environments per thread: with fewer, another thread costs more time than it saves."""
+"""Fewest environments for which a thread is worth its cost."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """Base class of the vector environments: `num_envs` parallel episodes.
+    """Base class of the vector environments, which run `num_envs` episodes in parallel.
 
     Each episode behaves like an environment of class `single` with the same arguments. Environment i is seeded with seed + i.
     `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and `final_info` in infos) or DISABLED (reset with
@@ -50,7 +50,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         threads: int | None = None,
         **named: Any,
     ) -> None:
-        """Allocate the episodes; `arguments` and `named` go to `single`. ValueError names a bad value."""
+        """Allocate the episodes. ValueError names a bad value.
+
+        `arguments` and `named` are the positional and keyword arguments of the single environment.
+        """
         one = type(self).single(*arguments, **named)
         if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
@@ -68,12 +71,12 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Process that started the pool's threads: a forked process does not have them."""
+        """Id of the process that started the pool's threads: a forked process does not have them."""
         self._allocate()
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Write scalars, masks and features of the chosen environments, whose tasks and rows are set."""
+        """Write scalars, masks and features of the chosen environments, whose tasks and first rows are set already."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
@@ -99,22 +102,22 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def rows(self) -> np.ndarray:
-        """Current schedules as rows, int32 [B, R]; the array changes at the next step."""
+        """Current schedule of every environment as a row of numbers, int32 [B, R]. The array changes at the next step."""
         return self._rows
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Index of the task of every environment in `tasks`, int64 [B]. The array changes at the next reset."""
+        """Index into `tasks` of the task that each environment runs, int64 [B]. The array changes at the next reset."""
         return self._task
 
     @property
     def schedules(self) -> list[Any]:
-        """Current schedule of every environment."""
+        """Current schedule of every environment, as a list of schedule objects."""
         return [graph.schedule(row) for graph, row in zip(self.graphs, self._rows, strict=True)]
 
     @property
     def graphs(self) -> list[Any]:
-        """Graph of the current task of every environment."""
+        """Construction graph of every environment's current task."""
         return [self.tasks.graphs[task] for task in self._task]
 
     @property
@@ -125,7 +128,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or only those that options["reset_mask"], bool [B], selects.
+        """Start all episodes, or only those that options["reset_mask"], bool [B], selects; return (observations, infos).
 
         Other options are those of `EpisodeEnv.reset`. An integer `seed` seeds environment i with seed + i; a list has a seed or
         None for each environment. ValueError for a list of another length.
@@ -145,7 +148,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """All environments without a mask. ValueError if the mask is not bool [B] with at least one True."""
+        """Return the indices of the environments to reset: those that `reset_mask` selects, or all if there is no mask.
+
+        ValueError if the mask is not bool [B] with at least one True.
+        """
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -175,7 +181,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one action per environment, integers [B].
+        """Take one action per environment, integers [B], like `gymnasium.vector.VectorEnv.step`.
 
         Rewards are float64 [B]; truncations are always False. ResetNeeded before `reset`. ValueError for actions of another shape
         or type, and if an episode has ended while autoreset is disabled.
@@ -208,7 +214,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Return a copy of the features, made before any automatic reset."""
+        """Take one action in each environment, and return a copy of the features, made before any automatic reset."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -245,7 +251,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
         """Add measured final rewards R to the rewards of ended episodes; return runtime, status and steps as an info dictionary.
 
-        `told` has the evaluations of this step if the reward is `best_so_far`.
+        `told` has the evaluations of this step if the option `reward` is `best_so_far`.
         """
         if len(ended) == 0:
             return {}
@@ -269,7 +275,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary of arrays [B, ..]. `columns`: name -> (values [N, ..] of chosen environments, filler for others)."""
+        """Return an info dictionary of arrays with one entry per environment, and Gymnasium's masks `_name` of the chosen ones.
+
+        `columns` maps a name to (values of the chosen environments [N, ..], filler for all others).
+        """
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -279,7 +288,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return found | {f"_{name}": present.copy() for name in columns}
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return `final_obs` and `final_info` of the ended episodes."""
+        """Reset the ended episodes, and return `final_obs` and `final_info`, which describe them."""
         chosen = np.flatnonzero(ended)
         last = self._observation(chosen)
         final_obs = np.full(self.num_envs, None, dtype=object)
@@ -296,18 +305,21 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         }
 
     def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
-        """`present` bool [B] says which environments have a mask."""
+        """Return the action masks as an info dictionary. `present` bool [B] says which environments have a mask."""
         return {"action_mask": self._masks.copy(), "_action_mask": present}
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [B, N]."""
+        """Return the masks of legal actions, bool [B, N]."""
         return self._masks.astype(bool)
 
     def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """The result may be the array `features` itself, so the caller must not use that array again."""
+        """Turn features into the observations of the chosen environments.
+
+        The result may be the array `features` itself, so the caller must not use that array again.
+        """
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -316,9 +328,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """Copy of the running episodes and of the random streams, for `restore`.
+        """Return a copy of the running episodes and of the random streams, which `restore` accepts.
 
-        It lacks the measurements kept in memory and the position in the noise of a recorded backend.
+        The copy lacks two things: measurements that the environment keeps in memory, and the position of a recorded backend in
+        its random noise.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
@@ -337,14 +350,14 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._streams.restore(state["streams"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Frame of every environment, as of `EpisodeEnv.render`; None without a render mode."""
+        """Return one rendered frame per environment (`EpisodeEnv.render`); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = self.view.drawn(self.render_mode)
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy. It lacks the threads, which start again when needed."""
+        """Return the state for pickle and copy, without the threads, which start again when needed."""
         return self.__dict__ | {"_pool": None}
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -356,7 +369,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """ValueError if the number is below 1."""
+    """Return the number of threads to use. ValueError if `threads` is below 1."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

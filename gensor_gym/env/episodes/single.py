@@ -1,4 +1,4 @@
-"""Base class of the single environments: tasks, a process on rows, rewards, infos."""
+"""Base class of the single environments: drawing of tasks, reset and step, rewards, infos."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """Base class of single environments whose state is a row of a task's graph.
+    """Base class of single environments in which a state is a schedule: a row of numbers in a construction graph.
 
     Subclasses build the tasks, and implement `_begin` and `_advance` on rows.
     """
@@ -27,13 +27,16 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
-        """Allocate one episode; `view` turns features into observations. ValueError names an unknown render mode."""
+        """Allocate one episode. ValueError names an unknown render mode.
+
+        `view` turns the features of a state into observations; `final` computes the final reward.
+        """
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
         self._vector = settings.vector()
-        """The settings as numbers for the compiled process."""
+        """The settings as an array of numbers, which the compiled process reads."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()
@@ -44,7 +47,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Write scalars, mask and features of the current task at the current row."""
+        """Write the scalars, mask and features of an episode's first state. The task and the row are set already."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
@@ -57,7 +60,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @property
     def graph(self) -> Any:
-        """Graph of the current task."""
+        """Construction graph of the current task."""
         return self.tasks.graphs[self._task]
 
     @property
@@ -71,7 +74,10 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return int(self._scalars[REMAINING])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode. Options "operator" and "schedule" (a schedule or its text) choose the task and the first state."""
+        """Start an episode, and return (observation, info).
+
+        The options "operator" and "schedule" (a schedule or its text) choose the task and the first state.
+        """
         super().reset(seed=seed)
         if seed is not None:
             self.final.restart()
@@ -83,7 +89,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one action.
+        """Take one action, like `gymnasium.Env.step`.
 
         ResetNeeded if no episode is running, ValueError if the action is not an integer. An illegal action never raises, not even
         a number outside the action space.
@@ -114,11 +120,14 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return float(gains[0]), facts
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [N]. MaskablePPO requires the name."""
+        """Return the mask of legal actions, bool [N]. The name is the one that MaskablePPO looks for."""
         return self._mask.astype(bool)
 
     def render(self) -> Any:
-        """The program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`). None without a render mode."""
+        """Return the program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`).
+
+        None without a render mode.
+        """
         if self.render_mode is None:
             return None
         with at_once():
@@ -139,9 +148,11 @@ def check_render_mode(render_mode: str | None, modes: list[str]) -> None:
 
 
 def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[[], int]) -> tuple[int, np.ndarray]:
-    """Task index and first row of an episode: from the options of `reset`, or the task from `draw`.
+    """Return (index of the task, first row) of a new episode.
 
-    ValueError for an unknown option, or if the schedule is not legal for the operator.
+    The options "operator" and "schedule" of `reset` choose them. Without "operator", `draw` returns the index; without
+    "schedule", the row is the task's unscheduled program. ValueError for an unknown option, or if the schedule is not legal for
+    the operator.
     """
     options = options or {}
     unknown = set(options) - {"operator", "schedule", "reset_mask"}

@@ -1,4 +1,4 @@
-"""Decision process of environments that are not compiled: NumPy steps many episodes at once.
+"""Decision process of those environments whose rules are not compiled: NumPy steps many episodes at once.
 
 Rewards are those of `env.reward`.
 """
@@ -20,33 +20,37 @@ _step_reward, _final_reward = text_of(step_reward), text_of(final_reward)
 
 
 class SteppedEpisodes(ABC):
-    """Running episodes as arrays.
+    """Decision process that keeps B running episodes in arrays and steps any subset of them at once.
 
-    Tasks int64 [B], rows int32 [B, R], scalars float64 [B, NUM_SCALARS], masks int8 [B, N], features float32 [B, F]. `tasks` has
-    three arrays [K] over its K tasks: seconds of the first state (`starts`), roofline floors (`floors`) and `horizons`.
+    The arrays are tasks int64 [B], rows int32 [B, R], scalars float64 [B, NUM_SCALARS], masks int8 [B, N], features float32 [B,
+    F]. `tasks` has three arrays with one entry for each of its K tasks: seconds of the first state (`starts`), roofline floors in
+    seconds (`floors`) and maximum numbers of steps (`horizons`).
     """
 
     remaining_at: ClassVar[int]
-    """Index of the first of the two features of the steps left."""
+    """Index, among the features, of the first of the two features about the steps left."""
 
     def __init__(
         self, tasks: Any, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
         obs: np.ndarray,
     ) -> None:  # fmt: skip
-        """Keep references to the environment's arrays, which `begin` and `step` write."""
+        """Keep references to the arrays of an environment, into which `begin` and `step` write."""
         self.tasks, self.settings = tasks, settings
         self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
 
     @abstractmethod
     def _open(self, chosen: np.ndarray) -> None:
-        """Write features (except the steps left) and masks of the chosen episodes; `_reach` writes latencies and potentials."""
+        """Write the features (except the steps left) and the masks of the chosen episodes.
+
+        It calls `_reach` for the latencies and potentials of their states.
+        """
 
     @abstractmethod
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Apply legal actions to the rows of the chosen episodes, and write the same entries as `_open`."""
+        """Apply legal actions to the rows of the chosen episodes, then write the new states' features and masks like `_open`."""
 
     def begin(self, chosen: np.ndarray) -> None:
-        """Start the chosen episodes at their rows."""
+        """Start the chosen episodes. Their first states are the rows that the caller has written into `rows`."""
         task = self.task[chosen]
         self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
         self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
@@ -55,10 +59,11 @@ class SteppedEpisodes(ABC):
         self._fill_remaining(chosen)
 
     def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action int64 in each chosen episode; return (rewards float64, ended bool).
+        """Take one action in each chosen episode, and return (rewards float64, whether the episode ended, bool).
 
-        An illegal action changes nothing and costs its step. With one step left any action counts as `stop`. If the backend
-        measures, the reward of `stop` lacks the final reward R.
+        `actions` is int64, one per chosen episode. An illegal action changes nothing and costs its step. With one step left any
+        action counts as `stop`. If the backend measures programs, the reward of `stop` lacks the final reward R, which the caller
+        adds.
         """
         scalars, settings = self.scalars, self.settings
         before = settings.shaping * scalars[chosen, POTENTIAL]

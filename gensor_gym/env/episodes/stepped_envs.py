@@ -12,7 +12,7 @@ from gensor_gym.env.episodes.stepped import SteppedEpisodes
 
 
 class SteppedEnv(EpisodeEnv):
-    """An environment that plays one episode of class `episodes`."""
+    """Environment of one episode. Subclasses name the class of its decision process in the attribute `episodes`."""
 
     episodes: ClassVar[type[SteppedEpisodes]]
 
@@ -29,12 +29,18 @@ class SteppedEnv(EpisodeEnv):
 
 
 class SteppedVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel episodes, on one thread, of the `SteppedEnv` class `single`."""
+    """Vector environment that steps `num_envs` episodes together, on one thread.
+
+    Each episode behaves like an environment of class `single`.
+    """
 
     single: type[SteppedEnv]
 
     def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """Take the arguments of `single`, and `autoreset_mode` of `EpisodesVectorEnv`. ValueError names a bad value."""
+        """Make the environments. ValueError names a bad value.
+
+        The arguments are those of the single environment, and `autoreset_mode` of `EpisodesVectorEnv`.
+        """
         super().__init__(num_envs, *arguments, threads=1, **named)
 
     def _episodes(self) -> SteppedEpisodes:

@@ -28,7 +28,7 @@ class Streams:
         self._streams[index] = seed
 
     def of(self, index: int) -> np.random.Generator:
-        """The stream of an environment."""
+        """Return the random stream of one environment, creating it at the first call."""
         found = self._streams[index]
         if not isinstance(found, np.random.Generator):
             found = self._streams[index] = np_random(found)[0]
@@ -45,7 +45,7 @@ class Streams:
 
 
 def _stream(state: dict[str, Any]) -> np.random.Generator:
-    """PCG64, like Gymnasium's."""
+    """Make a random stream of type PCG64, like Gymnasium's, that continues from `state`."""
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state
     return rng

@@ -18,17 +18,18 @@ class GirEnv(SteppedEnv):
     """Schedule a fused memory-bound operator, primitive by primitive.
 
     ## Description
-    A state is a graph of maps, reductions and moves with a complete schedule of its row nest: a header (vector, tile, rows, loop,
-    streaming), and a level of memory for every value that several passes read. The space follows IntelliGen (arXiv 2307.04995).
+    A state is a dataflow graph (elementwise maps, reductions, data movement) with a complete schedule of its loops over rows and
+    columns: five settings (vector, tile, rows, loop, streaming), and a level of memory for every value that several passes over
+    the columns read. The space follows IntelliGen (arXiv 2307.04995).
 
     ## Action Space
-    `Discrete(75)`: stop; raise and lower of each field of the header; place of each of 16 values at DRAM, RECOMPUTE, SRAM, REG.
+    `Discrete(75)`: stop; raise and lower of each of the five settings; place of each of 16 values at DRAM, RECOMPUTE, SRAM, REG.
     `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions; an illegal action changes nothing and costs
     its step.
 
     ## Observation Space
-    `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
-    [actions, features]; `graph`: `spaces.Graph` of the nest's values (`env/fused/graph_view.py`).
+    `flat`: Box of float32; `dict`: its groups (header: the five settings; placement, speed, terms, remaining, nest, cells);
+    `successors`: Box [actions, features]; `graph`: `spaces.Graph` of the operator's values (`env/fused/graph_view.py`).
 
     ## Rewards
     A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. With the
@@ -75,7 +76,7 @@ class GirEnv(SteppedEnv):
 
 
 class GirVectorEnv(SteppedVectorEnv):
-    """`num_envs` parallel schedules on one thread; each behaves like a `GirEnv` with the same arguments."""
+    """Vector environment of `num_envs` fused operators, on one thread. Each behaves like a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
     single = GirEnv

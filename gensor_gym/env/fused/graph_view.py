@@ -1,6 +1,6 @@
 """Observation `graph` of a fused operator, for graph neural networks.
 
-Nodes are the cells of the row nest; edges lead from a cell to the cells that read it.
+Nodes are the operator's inputs and computed values; edges lead from a value to the values computed from it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,35 @@ KINDS = ("load", "map", "reduce", "program")
 _CELL = 5
 _GLOBAL = ("header", "speed", "terms", "remaining", "nest")
 EDGE_FEATURES = 3
-"""Number of edge features. Passes between a cell and its reader; whether a later pass reads the cell; whether the edge starts at
-the program's node."""
+"""Number of features of an edge: number of passes between a value and its reader; whether a later pass reads the value; whether
+the edge starts at the program's node."""
 
 
 class GirGraphView:
-    """Turns groups of features into a graph.
+    """Turns the features of a scheduled fused operator into a graph observation.
 
-    Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell whether
-    it varies along columns, its number of successive reductions, log operations, whether it is an output, whether several passes
-    read it, and one hot of its placement; for the program the groups header, speed, terms, remaining and nest, if
-    `observation_groups` has them. Edges: (source, reader), and (program, cell) for every cell.
+    Nodes: the operator's inputs and computed values (cells) in the order of its loop nest, then the program. Features of a node,
+    float32: one hot of `KINDS`; for a cell whether it varies along columns, its number of successive reductions, log operations,
+    whether it is an output, whether several passes read it, and one hot of its placement; for the program the groups header (the
+    five settings), speed, terms, remaining and nest, if `observation_groups` has them. Edges: (source, reader), and (program,
+    cell) for every cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:
-        """`sizes` maps each group to its number of features; `groups` are the names of the observed groups."""
+        """Define the graph's observation space.
+
+        `sizes` maps each group to its number of features; `groups` are the names of the observed groups.
+        """
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._at = len(KINDS) + _CELL
         self._width = self._at + len(Level) + sum(sizes[name] for name in self._global)
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], graph: GirGraph, row: np.ndarray) -> GraphInstance:
-        """Graph of one schedule, an int32 row [ROW]. `groups` maps each group to its features float32 [F]."""
+        """Return the graph of one schedule, given as an int32 row [ROW].
+
+        `groups` maps each observed group to its features float32 [F]; `graph` is the construction graph of the operator.
+        """
         nest = graph.nest
         nodes = np.zeros((len(nest.cells) + 1, self._width), np.float32)
         stored = {name for name, _ in nest.stores}
@@ -72,7 +79,7 @@ def _operations(cell: Cell) -> float:
 
 
 def _edges(nest: RowNest, places: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES], and source and target node of each edge, int32 [E, 2]."""
+    """Return the edges: features float32 [E, EDGE_FEATURES], and (source, target) nodes int32 [E, 2]."""
     features, links = [], []
     for cell in nest.cells:
         for source in cell.sources:

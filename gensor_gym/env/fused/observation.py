@@ -1,4 +1,7 @@
-"""Features of a fused operator and its schedule: header, placement, terms of the model, remaining steps, nest and cells."""
+"""Features of a fused operator and its schedule, with which the observations are filled.
+
+They are the schedule's settings and placement of values, terms of the model, remaining steps, and facts about the operator.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a crossing cell, which several passes read. The features are 1, whether the cell is an input, log
-operations and number of passes; all are 0 after the last crossing cell."""
+"""Number of features of a value that several passes read: 1, whether it is an input, log operations and number of passes. All are
+0 in places without such a value."""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
@@ -38,14 +41,15 @@ _TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.float32)
 _PRIMITIVES = ("stop", "raise", "lower", "place")
 _ONE_HOT = np.array([[action.primitive == word for word in _PRIMITIVES] for action in ACTIONS], np.float32)
 NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
-"""Number of features of a successor: legality, log speed-up by the model, log ratios of terms, one hot of the primitive."""
+"""Number of features of the state that an action leads to: legality, log speed-up by the model, log ratios of terms, one hot of
+the primitive."""
 
 
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
-    """Write the features that change from step to step, except `remaining`, of schedules int32 [B, ROW] into `found` [B, F].
+    """Write the features that change from step to step, for B schedules at once, into `found` float32 [B, F].
 
-    `found` is float32. `terms` float64 [B, 1 + terms] are the model's seconds, total first; `starts` [B] are the totals of the
-    unscheduled programs.
+    `rows` int32 [B, ROW] are the schedules; `terms` float64 [B, 1 + terms] are their times by the model in seconds, the total
+    first; `starts` [B] are the times of the unscheduled programs. The group `remaining` is left to the caller.
     """
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
@@ -55,7 +59,10 @@ def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: n
 
 
 def static_features(graph: GirGraph) -> np.ndarray:
-    """Features that are constant in an episode: the nest, then its crossing cells. Float32 [NEST + MOST_PLACED * CELL]."""
+    """Return the features that stay constant in an episode, float32 [NEST + MOST_PLACED * CELL].
+
+    They describe the operator's loop nest, then each value that several passes read.
+    """
     nest, op = graph.nest, graph.operator
     wide = [cell for cell in nest.cells if cell.wide]
     logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
@@ -71,14 +78,14 @@ def static_features(graph: GirGraph) -> np.ndarray:
 
 
 def _work(nest: RowNest, name: str) -> float:
-    """Number of operations to compute a cell from inputs and from cells that hold one value per row."""
+    """Return the number of operations that compute a cell from the operator's inputs and from values with one element per row."""
     cell = nest.cell[name]
     own = 0 if cell.is_reduction or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
     return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)
 
 
 class GirView:
-    """Turns the features of one environment, or of a batch, into the chosen observation."""
+    """Turns the features of one environment, or of a batch, into the observation that the settings choose."""
 
     def __init__(self, settings: Settings) -> None:
         """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
@@ -105,22 +112,22 @@ class GirView:
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation, flat or by group, from features [..., F]."""
+        """Return the flat observation, or a dictionary of its groups, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
-        """Function that draws a schedule in a render mode."""
+        """Return the function that draws a schedule: as text for render mode `ansi`, else as an image."""
         from gensor_gym.env.fused import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image
 
 
 def successor_features(table: GirTable, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of the successor by every action, float32 [N, NUM_SUCCESSOR_FEATURES].
+    """Return the features of the state that each action leads to, float32 [N, NUM_SUCCESSOR_FEATURES].
 
-    Of an illegal action only the one hot of the primitive is set.
+    The row of an illegal action has only the one hot of the action's primitive.
     """
     number = table.numbers(row[None])
     now, after = table.terms[number], table.terms[table.successors(number)[0]]

@@ -1,4 +1,4 @@
-"""Picture of a fused operator's schedule: instructions from top to bottom, slices as boxes in a column per memory level."""
+"""Picture of a fused operator's schedule: instructions from top to bottom, operands as boxes in a column per memory level."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["as_image", "as_text"]
 _COLUMNS = {Level.DRAM: 0.0, Level.SRAM: 1.0, Level.REG: 2.0}
 _COLORS = dict(zip(_COLUMNS, ("#cbd5de", *reversed(LEVEL_COLORS["cpu"][1:])), strict=True))
 _LONGEST = 36
-"""Largest number of characters shown of an expression."""
+"""Number of characters of an expression after which a picture cuts it off."""
 
 
 def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
-    """Image of a schedule's instructions and the model's terms, uint8 [H, W, 3].
+    """Draw a schedule's instructions and the terms of its time by the model, and return the image, uint8 [H, W, 3].
 
     ImportError, with the command that installs matplotlib, if matplotlib is missing.
     """
@@ -45,7 +45,10 @@ def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
 
 
 def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instruction | str]]:
-    """Lines of the picture from the top: (kind, instruction or text). A kind is kernel, pass, along or once."""
+    """Yield the lines of the picture from the top: (kind, instruction or text).
+
+    The kind is `kernel`, `pass` (over the columns), `along` (an instruction for every column) or `once` (one for every row).
+    """
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
         step, _ = step_of(graph, schedule, len(kernel.passes))

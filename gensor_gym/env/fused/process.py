@@ -1,4 +1,4 @@
-"""Decision process of fused operators. Its steps are look-ups in the tables of whole spaces (`GirTable`)."""
+"""Decision process of fused operators. A step looks up its result in a table of the operator's whole space (`GirTable`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gensor_gym.env.fused.tasks import GirTasks
 
 
 class Episodes(SteppedEpisodes):
-    """Running episodes of fused operators."""
+    """Decision process of fused operators: running episodes that look up transitions and times in tables."""
     tasks: GirTasks
     remaining_at = SLICES["remaining"].start
 
@@ -26,7 +26,10 @@ class Episodes(SteppedEpisodes):
         self._observe(chosen, after)
 
     def _observe(self, chosen: np.ndarray, numbers: np.ndarray) -> None:
-        """`numbers` int64 are the indices of the new states in their spaces."""
+        """Write times, masks and features of the chosen episodes' new states.
+
+        `numbers` int64 are the indices of these states in their spaces.
+        """
         task, spaces = self.task[chosen], self.tasks.spaces
         terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
         self._reach(chosen, terms[:, 0])

@@ -1,4 +1,4 @@
-"""Concatenated tables of several fused operators: one look-up steps episodes of many tasks."""
+"""Tables of several fused operators in one array, so that one look-up steps episodes of many operators."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:
-    """Spaces of K tasks. A schedule is its index in its own space, counted from 0; `task` int64 [B] selects the space."""
+    """Tables of the spaces of K fused operators, concatenated so that one look-up serves many episodes.
+
+    Every schedule has a number, its index in the space of its own operator, counted from 0. The argument `task` int64 [B] says
+    which operator each number belongs to.
+    """
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
-        """Concatenate the tables of all tasks, whose spaces have the same name."""
+        """Concatenate the tables of all operators. Their spaces must have the same name."""
         self.numbering = Numbering.stacked(table.numbering for table in tables)
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])
@@ -24,22 +28,25 @@ class Spaces:
         self.moved = np.concatenate(moved) if moved else None
 
     def numbers(self, task: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Indices int64 [B] of rows int32 [B, ROW]."""
+        """Return the numbers int64 [B] of schedules that are given as rows int32 [B, ROW]."""
         return self.numbering.take(task).numbers(rows)
 
     def rows(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] of indices int64 [B]."""
+        """Return the rows int32 [B, ROW] of schedules that are given by their numbers int64 [B]."""
         return self.numbering.take(task).rows(numbers)
 
     def after(self, task: np.ndarray, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Indices int64 [B] of the schedules after legal actions int64 [B]."""
+        """Apply one legal action to each schedule, and return the numbers int64 [B] of the resulting schedules."""
         return self.numbering.take(task).after(numbers, actions)
 
     def terms_of(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """The model's seconds of each schedule, float64 [B, 1 + terms]: total first, then the terms."""
+        """Return the model's times of each schedule in seconds, float64 [B, 1 + terms]: the total, then each term."""
         return self.terms[self.first[task] + numbers]
 
     def masks(self, task: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Legal actions bool [B, NUM_ACTIONS] in schedules with these indices int64 [B] and rows, as of `GirTable.masks`."""
+        """Return the masks of legal actions of B schedules, bool [B, NUM_ACTIONS].
+
+        The schedules are given both by their numbers int64 [B] and as rows.
+        """
         first, after = self.first[task], self.numbering.take(task).successors(numbers, rows)
         return legal_actions(first + numbers, first[:, None] + after, self.primitives, self.legal, self.moved)

@@ -19,7 +19,10 @@ FusedSpec = Dataflow | str | Sequence["Dataflow | str"]
 
 
 class GirTasks:
-    """Graphs of one or more fused operators on one machine. It implements `env.tasks.Tasks`."""
+    """Fused operators from which an environment draws, with their construction graphs on one machine.
+
+    It implements the protocol `env.tasks.Tasks`.
+    """
 
     num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
     starts_anywhere = True
@@ -38,7 +41,10 @@ class GirTasks:
         self._stack()
 
     def add(self, op: Dataflow | str) -> int:
-        """Index of an operator's task, which is created if missing. `op` may be text. ValueError if it is not fused."""
+        """Return the index of an operator's task, and create the task if it is missing.
+
+        `op` may be text. ValueError if the operator is not fused.
+        """
         known = len(self.graphs)
         number = self._append(op)
         if len(self.graphs) > known:
@@ -64,6 +70,6 @@ class GirTasks:
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task, drawn uniformly. With a single operator `stream` is not called."""
+        """Draw a task uniformly by the generator that `stream()` returns. Return its index, 0 for a single operator."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -1,4 +1,4 @@
-"""A schedule of a fused operator as text: kernels, the passes of each, and each pass's instructions on slices of values."""
+"""A schedule of a fused operator as text: its kernels, their passes over the columns, and the instructions of each pass."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gensor_gym.gir.schedule import GirSchedule
 
 @dataclass(frozen=True)
 class Step:
-    """Number of rows and of columns (`wide`) in one step of a kernel; on a GPU, in one step of a block."""
+    """Size of one step of a kernel, as a number of `rows` and of columns (`wide`). On a GPU it is a step of one block."""
 
     rows: int
     wide: int
 
 
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
-    """Text of a schedule. Lines in order: latency by the model, fields, then kernels, passes and instructions."""
+    """Return the text of a schedule: its time by the model and settings, then each kernel's passes and instructions."""
     lines = [title(graph, schedule), str(schedule)]
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
@@ -36,7 +36,10 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
-    """Step of a kernel with this number of passes, and text about the step and how threads or blocks share the steps."""
+    """Return (size of a kernel's step, text about it) for a kernel with this number of passes over the columns.
+
+    The text also says how threads or blocks share the steps.
+    """
     header = {name: schedule.value(name) for name in GirSchedule.places}
     if graph.hardware.kind == "cpu":
         step = Step(header["rows"], header["tile"] * header["vector"])
@@ -48,14 +51,14 @@ def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, 
 
 
 def rows_text(graph: GirGraph) -> str:
-    """The number of rows as text: `8 rows`, or `32 parts of 8 rows`."""
+    """Return the number of rows as text: `8 rows`, or `32 parts of 8 rows`."""
     nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
     rows = f"{whole} row{'s' if whole > 1 else ''}"
     return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"
 
 
 def title(graph: GirGraph, schedule: GirSchedule) -> str:
-    """One line with operator, machine and latency by the model."""
+    """Return one line of text with the operator, the machine, and the schedule's time by the model."""
     seconds = graph.latency(schedule)
     if seconds == float("inf"):
         return f"{graph.operator} on {graph.hardware.name}: not legal here"
@@ -63,13 +66,13 @@ def title(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def instruction_text(one: Instruction, step: Step) -> str:
-    """Text of an instruction, such as `e.reg[2x32] = exp(x - top)` for a map or `x.reg[2x32] = move x.dram[2x32]`."""
+    """Return the text of an instruction, such as `e.reg[2x32] = exp(x - top)` or `x.reg[2x32] = move x.dram[2x32]`."""
     what = {"move": "move", "map": f"{one.body}", "reduce": f"reduce {one.body}"}[one.kind]
     sources = [slice_text(part, step) for _, part in one.sources] if one.kind != "map" else []
     return " ".join([slice_text(one.target, step), "=", what, *sources])
 
 
 def slice_text(part: Slice, step: Step) -> str:
-    """Text of a slice: buffer, level and shape, such as `e.reg[2x32]`."""
+    """Return the text of an instruction's operand: buffer, memory level and shape, such as `e.reg[2x32]`."""
     shape = f"{step.rows}x{step.wide}" if part.wide else f"{step.rows}"
     return f"{part.buffer.name}.{part.buffer.level.name.lower()}[{shape}]"

@@ -1,4 +1,4 @@
-"""Facts about one program for pictures: use and limit of each resource, and the largest term of its latency."""
+"""What pictures say about one program: use and limit of each resource, and the largest term of its time by the model."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ TERM_WORDS = {
         "launch": "fork and join",
     },
 }
-"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> its description."""
+"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> its description in words."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A program's use of one resource. `unit` is `B` for bytes and empty for counts.
+    """How much of one resource a program uses, with the limit. `unit` is `B` for bytes and empty for counts.
 
     A `soft` limit may be exceeded: a tile that overflows its cache is slow, not illegal.
     """
@@ -66,7 +66,7 @@ class Use:
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Resources that a program uses, with their limits. On a CPU also tiles, with the cache that should contain each."""
+    """Return the resources that a program uses, with their limits; on a CPU also tiles, with the cache that should hold each."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])
@@ -87,7 +87,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
 
 
 def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Text about the work's spread over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
+    """Return text about how the work is spread over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
     row, ints = plain(schedule.row), graph.tables.ints
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
@@ -99,13 +99,13 @@ def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def bound(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Description of the largest term of the model's latency."""
+    """Return a description of what limits the program: the largest term of its time by the model."""
     terms = graph.terms(schedule)
     return TERM_WORDS[graph.hardware.kind][max(terms, key=lambda name: terms[name])]
 
 
 def in_bytes(count: float) -> str:
-    """Text of a number of bytes, such as `4.5 KiB`."""
+    """Return a number of bytes as text, such as `4.5 KiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break
@@ -114,7 +114,7 @@ def in_bytes(count: float) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """Text of a time, such as `12.3 us`."""
+    """Return a time as text, such as `12.3 us`."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

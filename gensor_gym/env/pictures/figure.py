@@ -23,7 +23,10 @@ EXTENT_COLOR, GOOD, WARN, BAD, ACCENT = "#e9eef2", "#4f9d69", "#e0a030", "#c8453
 
 
 def as_image(graph: ConstructionGraph, schedule: Schedule) -> np.ndarray:
-    """Image of the figure, uint8 [H, W, 3]. ImportError, with the command that installs matplotlib, if matplotlib is missing."""
+    """Draw a program as a figure, and return the image, uint8 [H, W, 3].
+
+    ImportError, with the command that installs matplotlib, if matplotlib is missing.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -94,12 +97,12 @@ def _tiles(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _length(size: int) -> float:
-    """The constant makes size 1 visible."""
+    """Return the length at which a tile size is drawn: its logarithm, plus a constant that makes size 1 visible."""
     return 0.35 + math.log2(size)
 
 
 def _short(number: float) -> str:
-    """Text such as `512`, `64K` or `1M`."""
+    """Return a number as short text, such as `512`, `64K` or `1M`."""
     for scale, letter in ((2**20, "M"), (2**10, "K")):
         if number >= scale:
             return f"{number / scale:.0f}{letter}"
@@ -197,7 +200,7 @@ def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _number(value: float) -> str:
-    """Text with three digits and without powers of ten. Numbers close to 0 become `0`."""
+    """Return a number as text with three digits and without powers of ten. Numbers close to 0 become `0`."""
     if not math.isfinite(value):
         return "infinite"
     return (

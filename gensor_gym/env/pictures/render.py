@@ -28,7 +28,7 @@ class Line:
     note: str
 
     def __str__(self) -> str:
-        """The indented text, and the note in a column of its own."""
+        """Return the indented text, then the line's note in a column of its own."""
         line = "  " * self.depth + self.text
         return f"{line:<{_NOTE_COLUMN}} # {self.note}" if self.note else line
 
@@ -49,7 +49,7 @@ class _Page:
 
 
 def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """Text of a schedule: tiles, loop nest as pseudo-code, resources, and latency by the model.
+    """Return a schedule as text: tiles, loop nest as pseudo-code, resources, and time by the model.
 
     Loops that run once are left out. Counts are rounded up, so the last tile of an axis may reach beyond the extent.
     """
@@ -59,7 +59,7 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def loop_nest(program: Program) -> list[Line]:
-    """Lines for the loops of a program and for the statements between them, outermost loop first."""
+    """Return the lines of a program's pseudo-code: its loops, outermost first, and the statements between them."""
     page = _Page()
     (_gpu_loops if program.hardware.kind == "gpu" else _cpu_loops)(page, program)
     return page.lines
@@ -204,7 +204,10 @@ def _finished(program: Program, value: str) -> str:
 
 
 def _store(page: _Page, program: Program) -> None:
-    """Write the line that stores the registers, after divisor and epilogue. Without a reduction the statement stores."""
+    """Write the line that stores finished results from registers, with the division and the epilogue.
+
+    Operators without a reduction store in their only statement, so the line is left out.
+    """
     op = program.operator
     if not op.reduce:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gensor_gym import hardware as machines
 from gensor_gym.env.episodes.stepped_envs import SteppedEnv, SteppedVectorEnv
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.planning.features import PlanView
@@ -11,6 +12,7 @@ from gensor_gym.env.planning.process import PlanEpisodes
 from gensor_gym.env.planning.tasks import NetworkSpec, PlanTasks
 from gensor_gym.env.settings import Settings, groups_of
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.planning.timed import plan_backend
 
 DEFAULT_NETWORK = "normed(seed=0)"
 
@@ -35,7 +37,8 @@ class FuseEnv(SteppedEnv):
     ## Rewards
     A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. A plan's
     seconds are the sum of the seconds of its pieces by the models (`networks/fusion/prices.py`). `info` at the end has `plan`,
-    the plan's text, and with the model as backend `regret`, relative to the proved optimum (`networks/fusion/best.py`).
+    the plan's text, and with the model as backend `regret`, relative to the proved optimum (`networks/fusion/best.py`). With
+    `backend="cpu"` R is of the measured time of the whole network (`networks/planning/timed.py`): `runtime_s`, `status`.
 
     ## Starting State
     One kernel for each node.
@@ -45,8 +48,8 @@ class FuseEnv(SteppedEnv):
 
     ## Arguments
     operator (a network, its graph or its text, a name such as `normed(seed=0)`, a list of these, or a part of the random
-    networks: train, validation, test, unseen), hardware, backend (`analytic`), observation, observation_groups, discount,
-    step_cost, shaping, render_mode.
+    networks: train, validation, test, unseen), hardware, backend (`analytic`, `cpu`), observation, observation_groups, discount,
+    step_cost, shaping, seconds (to measure one plan), render_mode. Constants of networks without any are drawn to be measured.
 
     ## Version History
     v0: first version.
@@ -65,13 +68,14 @@ class FuseEnv(SteppedEnv):
         step_cost: float = 0.001,
         observation_groups: list[str] | None = None,
         shaping: bool = True,
+        seconds: float = 60.0,
         render_mode: str | None = None,
     ) -> None:
         """Check the arguments and build the first task; ValueError names a bad value."""
-        if backend != "analytic":
-            raise ValueError(f"backend {backend!r}: plans are priced by the models, expected 'analytic'")
-        tasks = PlanTasks(operator, hardware)
-        final = FinalReward(backend, tasks.hardware, "pooled")
+        measured = backend != "analytic"
+        timed = plan_backend(backend, machines.get(hardware), seconds) if measured else backend
+        tasks = PlanTasks(operator, hardware, seed=0 if measured else None)
+        final = FinalReward(timed, tasks.hardware, "pooled")
         settings = Settings(final.name, observation, groups_of(observation_groups), discount, step_cost, shaping, "pooled")
         super().__init__(tasks, final, settings, PlanView(settings), render_mode)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import GraphInstance
 
 from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce
 from gensor_gym.env.graph_view import box
 from gensor_gym.env.observation import LIMIT
 from gensor_gym.env.planning.graph_view import PlanGraphView
 from gensor_gym.env.settings import Settings, kept_slices
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.pieces import ANCHORS
 from gensor_gym.networks.planning.graph import PlanGraph
 from gensor_gym.networks.planning.state import NUM_ACTIONS, Part, State
@@ -73,32 +76,36 @@ def state_features(graph: PlanGraph, state: State) -> np.ndarray:
 
 
 def _state(graph: PlanGraph, state: State) -> np.ndarray:
-    found, nodes = np.zeros(NUM_FEATURES, np.float32), node_features(graph)
-    links, start = max(1, len(graph.links)), graph.first.seconds
-    ratio, count = math.log(start / state.seconds), len(state.parts)
+    nodes, link, links = node_features(graph), graph.link_of(state), max(1, len(graph.links))
     passed = min(state.link, links) / links, max(0, state.link - links) / links
-    found[SLICES["plan"]] = ratio, math.log(state.seconds / graph.floor) / 2.0, *passed, count / len(graph.of.names)
-    link = graph.link_of(state)
-    for at, name in enumerate(("source", "reader") if link else ()):
-        one = link[at]  # type: ignore[index]
-        found[SLICES[name]] = (*nodes[one].tolist(), *part_features(state.part_of[one], state.seconds))
-    found[SLICES["decisions"]] = decision_features(state).ravel()
-    hw = graph.hardware
+    share = len(state.parts) / len(graph.of.names)
+    start = [math.log(graph.first.seconds / state.seconds), math.log(state.seconds / graph.floor) / 2.0, *passed, share]
+    ends = [[*nodes[one].tolist(), *part_features(state.part_of[one], state.seconds)] for one in link or ()]
+    of_ends = [*ends[0], *ends[1]] if ends else [0.0] * (2 * (NODE + PART))
+    decisions = [number for three in _decisions(state) for number in three]
+    found = np.array([*start, 0.0, 0.0, *of_ends, *decisions, *_of_machine(graph.hardware)], np.float32)
+    return found.clip(-LIMIT, LIMIT)
+
+
+@lru_cache(maxsize=64)
+def _of_machine(hw: Hardware) -> tuple[float, ...]:
     rates = hw.peak_of("float32") / hw.memory[-1].bandwidth, hw.level("l2").capacity
-    found[SLICES["hardware"]] = hw.kind == "gpu", math.log2(hw.units) / 4.0, *(math.log2(rate) / 8.0 for rate in rates)
-    return np.clip(found, -LIMIT, LIMIT)
+    return float(hw.kind == "gpu"), math.log2(hw.units) / 4.0, *(math.log2(rate) / 8.0 for rate in rates)
 
 
 def decision_features(state: State) -> np.ndarray:
     """Features of every action, float32 [NUM_ACTIONS, DECISION]. Actions that change nothing have ratio 0 and gain 0."""
-    found = np.zeros((NUM_ACTIONS, DECISION), np.float32)
-    found[:, 0] = state.mask
+    return np.array(_decisions(state), np.float32).clip(-LIMIT, LIMIT)
+
+
+def _decisions(state: State) -> list[tuple[float, float, float]]:
+    found = [(float(legal), 0.0, 0.0) for legal in state.mask]
     for action, change in enumerate(state.changes):
         if change is not None:
             before = max(change.part.seconds - change.seconds, 1e-12)
             ratio = math.log(before / max(change.part.seconds, 1e-12))
-            found[action, 1:] = ratio, 16.0 * math.log(state.seconds / (state.seconds + change.seconds))
-    return np.clip(found, -LIMIT, LIMIT)
+            found[action] = 1.0, ratio, 16.0 * math.log(state.seconds / (state.seconds + change.seconds))
+    return found
 
 
 class PlanView:
@@ -113,7 +120,6 @@ class PlanView:
         self.space = self._space()
 
     def _space(self) -> gymnasium.Space:
-        """Observation space of one environment."""
         if self.kind == "dict":
             boxes: dict[str, gymnasium.Space] = {name: box(s.stop - s.start) for name, s in self.slices.items()}
             return gymnasium.spaces.Dict(boxes)
@@ -130,10 +136,17 @@ class PlanView:
             found[:, DECISION:] = np.eye(NUM_ACTIONS)
             return found
         if self.kind == "graph":
-            state = graph.state(row)
-            parts = np.array([part_features(part, state.seconds) for part in state.part_of], np.float32)
-            return self._graphs.of(features[self.keep], node_features(graph), np.clip(parts, -LIMIT, LIMIT), graph, state)
+            return self._graph_of(graph, graph.state(row), features)
         return self.batch(features.copy())
+
+    def graph_of(self, graph: PlanGraph, state: State) -> GraphInstance:
+        """Observation `graph` of a state that no environment is in; without its episode, features of `remaining` are 0."""
+        return self._graph_of(graph, state, state_features(graph, state))
+
+    def _graph_of(self, graph: PlanGraph, state: State, features: np.ndarray) -> GraphInstance:
+        known = {part: part_features(part, state.seconds) for part in state.parts}
+        parts = np.array([known[part] for part in state.part_of], np.float32)
+        return self._graphs.of(features[self.keep], node_features(graph), parts.clip(-LIMIT, LIMIT), graph, state)
 
     def batch(self, features: np.ndarray) -> Any:
         """Observation of features [..., F], flat or by group."""

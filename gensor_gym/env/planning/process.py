@@ -27,7 +27,6 @@ class PlanEpisodes(SteppedEpisodes):
             self._observe(place)
 
     def _observe(self, place: int) -> None:
-        """Write latency, potential, mask and features of an episode's state."""
         graph = self.tasks[int(self.task[place])]
         state = graph.state(self.rows[place])
         self._reach(np.array([place]), np.array([state.seconds]))

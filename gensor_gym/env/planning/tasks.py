@@ -28,12 +28,12 @@ class PlanTasks(Sequence[PlanGraph]):
     starts_anywhere = False
     space = PlanGraph.space
 
-    def __init__(self, operator: NetworkSpec, hardware: Hardware | str) -> None:
-        """Make the first network's graph. ValueError if `operator` is no network, or an empty list."""
-        self.hardware = machines.get(hardware)
+    def __init__(self, operator: NetworkSpec, hardware: Hardware | str, seed: int | None = None) -> None:
+        """Make the first network's graph; `seed` is that of `network_of`. ValueError for no network, or an empty list."""
+        self.hardware, self._seed = machines.get(hardware), seed
         self._given = _listed(operator)
         for op in self._given if isinstance(operator, list | tuple) else ():
-            _network(op)
+            _network(op, None)
         self._count = len(self._given)
         self._index: dict[object, int] = {_key(op): place for place, op in reversed([*enumerate(self._given)])}
         self._made: dict[int, PlanGraph] = {}
@@ -54,14 +54,14 @@ class PlanTasks(Sequence[PlanGraph]):
             return [self[place] for place in range(len(self))[index]]
         place = range(len(self))[index]
         if place not in self._made:
-            graph = self._made[place] = PlanGraph(_network(self._given[place]), self.hardware)
+            graph = self._made[place] = PlanGraph(_network(self._given[place], self._seed), self.hardware)
             self.starts[place], self.floors[place], self.horizons[place] = graph.first.seconds, graph.floor, graph.horizon
         return self._made[place]
 
     def add(self, op: One) -> int:
         """Index of the task of a network, its graph or its text, created if missing; ValueError for anything else."""
         if _key(op) not in self._index:
-            graph = PlanGraph(_network(op), self.hardware)
+            graph = PlanGraph(_network(op, self._seed), self.hardware)
             place = self._index[_key(op)] = len(self)
             self._given.append(op)
             self._made[place] = graph
@@ -93,7 +93,7 @@ def _listed(operator: NetworkSpec) -> list[One]:
     return list(operator)
 
 
-def _network(op: One) -> Network:
+def _network(op: One, seed: int | None) -> Network:
     if isinstance(op, Network):
         return op
     known = drawn(op) if isinstance(op, str) else op
@@ -104,4 +104,4 @@ def _network(op: One) -> Network:
         raise ValueError(f"operator {op!r}: expected {expected} ({error})") from error
     if not isinstance(found, Dataflow):
         raise ValueError(f"{op!r}: expected {expected}")
-    return network_of(found)
+    return network_of(found, seed)

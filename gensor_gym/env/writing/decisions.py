@@ -1,8 +1,9 @@
 """Decisions by which a program is written: their order and the options of each.
 
-The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
-The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
-a decision sets one number of the chain, from the innermost tile outwards, virtual threads last; a network then needs few outputs.
+The knob `tensor_core` comes first and the other knobs next, because the kind of program determines which tiles are good. The axes
+follow. With `choices="columns"` a decision sets the tiles of all levels and the virtual threads of an axis at once
+(`graph.coordinates`). With `choices="sizes"` a decision sets one of these numbers, from the innermost tile outwards, virtual
+threads last; a network then needs few outputs.
 """
 
 from __future__ import annotations
@@ -22,21 +23,26 @@ MOST_SIZES = 256
 """Number of actions with `choices="sizes"`: the largest number of tile sizes that an axis may have."""
 
 WHOLE, SIZE, NUMBER = range(3)
-"""Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
+"""Kinds of decision: WHOLE sets the tiles of all levels and the virtual threads of an axis; SIZE sets the tile of one level,
+which outer levels copy; NUMBER sets a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Indices of a decision's facts for compiled code. Options of the decision are START to STOP - 1 in the array of all options.
-WRITTEN is the first of MAX_AXES facts: the number of levels of every axis that are written after the decision."""
+"""Indices of the numbers that describe a decision in compiled code. Options of the decision are START to STOP - 1 in the array of
+all options. WRITTEN is the first of MAX_AXES numbers: how many levels of each axis are written after the decision."""
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
-"""Number of features that name the subject of a decision: axis; level of the tile, or virtual threads; knob."""
+"""Number of features that name what is decided: the axis and the level of its tile (or virtual threads), or the knob."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision: kind, index of the first number in a row, level of the tile, and options int32 [C, CHAIN].
+    """One decision that the agent takes while it writes a program, such as the tile of an axis at one memory level.
 
-    Options that are a single number repeat it in every column.
+    `kind` says what is decided: all tiles and the virtual threads of an axis (`WHOLE`), the tile of one level, which outer levels
+    copy (`SIZE`), or another number, a knob or virtual threads (`NUMBER`). `first` is the index in the program's row of the first
+    number that the decision sets, `level` the memory level of the tile. `options` int32 [C, CHAIN] are the C values to choose
+    from, with a column for each tile of an axis and one for its virtual threads; a value that is a single number is repeated in
+    every column.
     """
 
     kind: int
@@ -46,7 +52,7 @@ class Decision:
 
     @property
     def subject(self) -> np.ndarray:
-        """One hot of the decided axis and level, or of the decided knob, float32 [NUM_SUBJECTS]."""
+        """Return features that name what is decided, float32 [NUM_SUBJECTS]: one hot of an axis and level, or of a knob."""
         found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
         if self.first > VTHREAD + MAX_AXES - 1:
             found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
@@ -58,16 +64,16 @@ class Decision:
 
 
 def written_columns(graph: ConstructionGraph) -> list[Column]:
-    """Columns with several options, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
+    """Return the parts of a program that can vary (columns: a knob, or all tiles of an axis) in the order of writing.
 
-    Most knobs belong to one unit, and a unit needs certain tiles. If the unit were decided after the tiles, tensor cores would
-    almost never be possible.
+    The knob `tensor_core` comes first, then the other knobs, then the axes. Most knobs apply only with or only without tensor
+    cores, and tensor cores need certain tiles: if they were decided after the tiles, they would almost never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
-    """Decisions of a task, in order.
+    """Return the decisions that write a program of the task, in order.
 
     ValueError if the task has no decision, or if `choices="sizes"` would need too many actions.
     """
@@ -88,7 +94,10 @@ def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
 
 
 def _sizes(column: Column, levels: int) -> list[Decision]:
-    """Decisions that set a chain number by number: the tile of each level, then virtual threads if they have several options."""
+    """Return the decisions that set one number of an axis each: the tile of every level, then the virtual threads.
+
+    Virtual threads are left out if they have a single option.
+    """
     ladder = _alone(np.unique(column.values[:, :MAX_LEVELS]))
     found = [Decision(SIZE, column.first, level, ladder) for level in range(levels)]
     threads = np.unique(column.values[:, MAX_LEVELS])
@@ -98,12 +107,12 @@ def _sizes(column: Column, levels: int) -> list[Decision]:
 
 
 def _alone(numbers: np.ndarray) -> np.ndarray:
-    """Options int32 [C, CHAIN] that repeat each of C numbers in every column."""
+    """Return C numbers as options int32 [C, CHAIN], each repeated in every column."""
     return np.ascontiguousarray(np.broadcast_to(numbers[:, None], (len(numbers), CHAIN)), dtype=np.int32)
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """Row int32 [ROW] before anything is written: all numbers to be decided are at their minimum."""
+    """Return the row int32 [ROW] in which nothing is written yet: all numbers to be decided are at their minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]
@@ -111,10 +120,10 @@ def smallest(graph: ConstructionGraph) -> np.ndarray:
 
 
 def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Decisions of K tasks, at most D each, as arrays for compiled code.
+    """Return the decisions of K tasks, at most D each, as arrays for compiled code.
 
-    (facts int64 [K, D, NUM_FACTS], options of all decisions concatenated int32 [O, CHAIN], number of decisions int64 [K],
-    subjects float32 [K, D, NUM_SUBJECTS])
+    The arrays are (facts int64 [K, D, NUM_FACTS] of each decision, options of all decisions concatenated int32 [O, CHAIN], number
+    of decisions of each task int64 [K], features of what is decided float32 [K, D, NUM_SUBJECTS]).
     """
     most = max(map(len, tasks))
     facts = np.zeros((len(tasks), most, NUM_FACTS), dtype=np.int64)
@@ -134,7 +143,10 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
-    """Number of levels written before the first decision, int64 [A]: all levels of an axis without decisions, else 0."""
+    """Return how many levels of every axis are written before the first decision, int64 [A].
+
+    For an axis without decisions these are all its levels, else 0.
+    """
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
     return written

@@ -22,16 +22,16 @@ class WriteEnv(EpisodeEnv):
 
     ## Description
     `gensor_gym/Construct-v0` changes a program step by step. Here each number of a program is written once: knobs first, then the
-    chain of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only the final
-    program is evaluated. Numbers that are not written yet are at their minimum.
+    tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only the final program
+    is evaluated. Numbers that are not written yet are at their minimum.
 
     ## Action Space
     `choices="sizes"`: `Discrete(256)`, the index of a number among the decision's options: the tile of one level, virtual
-    threads, or a knob's value. `choices="columns"`: `Discrete` with the most options of a decision, which are chains of an axis.
-    `info["action_mask"]` (int8) and `action_masks()` (bool) give the options that may still lead to a legal program
-    (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is exact. An action that is not an option
-    leaves the number at its minimum; a masked option is taken, and the program is illegal. `masked=False` masks only actions that
-    are not options, which is faster.
+    threads, or a knob's value. `choices="columns"`: `Discrete(n)` with n the most options of a decision; an option sets a knob,
+    or the tiles of all levels of an axis at once. `info["action_mask"]` (int8) and `action_masks()` (bool) give the options that
+    may still lead to a legal program (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is
+    exact. An action that is not an option leaves the number at its minimum; a masked option is taken, and the program is illegal.
+    `masked=False` masks only actions that are not options, which is faster.
 
     ## Observation Space
     `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices, operator, hardware).
@@ -96,7 +96,7 @@ class WriteEnv(EpisodeEnv):
 
 
 class WriteVectorEnv(EpisodesVectorEnv):
-    """`num_envs` programs written in parallel; each environment behaves like a `WriteEnv` with the same arguments."""
+    """Vector environment in which `num_envs` programs are written. Each behaves like a `WriteEnv` with the same arguments."""
 
     tasks: WriteTasks
     single = WriteEnv

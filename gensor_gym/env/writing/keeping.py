@@ -1,4 +1,4 @@
-"""Feasibility of many partial programs at once, and of the options of their next decision."""
+"""Checks of many partly written programs at once: which can become legal, and with which options of the next decision."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """The decisions of a task that is written by columns. It checks whether partial programs and options are feasible."""
+    """Checks which partly written programs of a task can still become legal.
+
+    Programs are written by columns: each decision sets a knob, or the tiles of all levels of an axis.
+    """
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the decisions. ValueError if the task has no decision."""
+        """List the decisions of the task. ValueError if there is nothing to decide."""
         facts, self._options, _, _ = packed([decisions_of(graph, "columns")])
         self._facts = facts[0]
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes
 
     def kept(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Whether each row is feasible, or legal if `place` is the last decision; bool [N].
+        """Return for each partly written program whether it may still become legal, bool [N].
 
-        `rows` is int32 [N, ROW]. Decisions 0 to `place` are written in the rows; all other numbers are at their minimum.
+        `rows` is int32 [N, ROW]. Decisions 0 to `place` are written in the rows; all other numbers are at their minimum. If
+        `place` is the last decision, the result is whether the program is legal.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
         return found
 
     def options(self, rows: np.ndarray, place: int, count: int) -> np.ndarray:
-        """Whether each of the `count` options of decision `place` is feasible in each row; bool [N, count].
+        """Return which of the first `count` options of decision `place` may still lead to a legal program, bool [N, count].
 
-        Decisions before `place` are written in the rows.
+        `rows` is int32 [N, ROW], with the decisions before `place` written.
         """
         alone, inverse = np.unique(rows, axis=0, return_inverse=True)
         masks = np.zeros((len(alone), count), dtype=np.int8)

@@ -1,4 +1,4 @@
-"""Features of `Write-v0`: the program so far, the current decision, and its feasible options."""
+"""Features of `Write-v0`: the program so far, the current decision, and the options that may lead to a legal program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUM_DYNAMIC: int = SLICES["operator"].start
 
 
 class WriteView:
-    """Turns the features of one environment, or of a batch, into the chosen observation."""
+    """Turns the features of one environment, or of a batch, into the observation that the settings choose."""
 
     def __init__(self, settings: Settings) -> None:
         """Take the kind of observation and the groups from the settings. ValueError names an unknown observation or group."""
@@ -50,13 +50,13 @@ class WriteView:
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation, flat or by group, from features [..., F]."""
+        """Return the flat observation, or a dictionary of its groups, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """Function that draws a schedule in a render mode."""
+        """Return the function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image

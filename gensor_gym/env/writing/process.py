@@ -1,4 +1,4 @@
-"""Compiled process that writes programs: it takes one decision in each of a range of episodes.
+"""Compiled decision process of `Write-v0`: it takes one decision in each of a range of episodes.
 
 Only the finished program is evaluated and rewarded.
 """
@@ -25,7 +25,11 @@ from gensor_gym.graph.tables.tables import FLOOR
 
 @lean
 def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
-    """Write mask and dynamic features before the next decision. `tasks` is a `tasks.Written`."""
+    """Write everything that an agent sees before the next decision: features into `obs`, possible options into `mask`.
+
+    The features are those that change from step to step. `tasks` are the arrays of all tasks (`env.writing.tasks.Written`).
+    `masked` says whether options that cannot lead to a legal program are masked.
+    """
     left, count = int(scalars[REMAINING]), tasks.counts[task]
     at = count - left
     fact, options = tasks.facts[task, at], tasks.options
@@ -44,14 +48,14 @@ def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN
 
 @lean
 def _fill_remaining(left, count, obs):  # noqa: ANN001, ANN202
-    """Decisions left as a fraction of all, and their logarithm."""
+    """Write the two features of the decisions left: their fraction of all decisions, and their logarithm."""
     obs[REMAINING_AT] = left / count
     obs[REMAINING_AT + 1] = math.log2(left + 1.0) / 8.0
 
 
 @lean
 def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode with nothing written."""
+    """Start an episode: write the program in which nothing is decided yet, with its scalars, features and mask."""
     for i in range(ROW):
         row[i] = tasks.initial[task, i]
     scalars[START_LATENCY] = tasks.floats[task, FLOOR]  # marks that an episode runs; no program is evaluated
@@ -65,10 +69,11 @@ def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN00
 
 @lean
 def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Take one decision in place; return (reward, terminated).
+    """Write the option that `action` chooses into the program, and return (reward, whether the episode ended).
 
-    settings = [whether the mask checks feasibility, whether the backend is the model]. If the option is missing or not
-    well-formed, the number stays at its minimum. An infeasible option is taken; the program is then illegal and pays nothing.
+    settings = [whether the mask excludes options that cannot lead to a legal program, whether the backend is the model]. If
+    `action` is no option, or the program would not be well-formed, the number stays at its minimum. An option that cannot lead to
+    a legal program is taken; the finished program is then illegal and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]
@@ -90,7 +95,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """Action 0 stays legal, because an empty mask cannot be sampled from."""
+    """Write mask and features of an ended episode. The mask allows action 0, because an empty mask cannot be sampled from."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)
@@ -101,20 +106,20 @@ def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
 
 @early
 def begin_one(tasks, task, row, scalars, masked, mask, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for a single environment. Allocate the scratch space."""
+    """Start the episode of a single environment (`begin`), with working memory allocated here."""
     begin(tasks, task, row, scalars, masked, np.empty(ROW, dtype=np.int32), mask, obs)
 
 
 @early
 def step_one(tasks, task, row, scalars, action, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """Do `advance` for a single environment. Allocate the scratch space."""
+    """Take one decision in a single environment (`advance`), with working memory allocated here."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     return advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs)
 
 
 @compiled
 def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa: ANN001, ANN201
-    """Do `begin` for every environment in `chosen`; environment b has task own[b]."""
+    """Start an episode in each of the environments with the indices `chosen` (`begin`). `own` [B] has the task of each."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in chosen:
         begin(tasks, own[b], rows[b], scalars[b], masked, scratch, masks[b], obs[b])
@@ -122,7 +127,10 @@ def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa:
 
 @compiled
 def step_range(tasks, low, high, own, rows, scalars, actions, skip, settings, room, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
-    """Do `advance` for environments low..high-1. Those with `skip` set stay unchanged and get reward 0."""
+    """Take one decision in each of the environments low..high-1 (`advance`).
+
+    Environments with `skip` set stay unchanged and get reward 0.
+    """
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False

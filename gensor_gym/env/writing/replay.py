@@ -12,10 +12,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, TILE, VTHREAD
 
 
 def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
-    """Index of the option to take at each of D decisions to write the program `row`.
+    """Return the actions that write a known program: for each decision the index of the option to take.
 
-    `row` is int32 [ROW], with a tile for every memory level. ValueError if a decision has no such option: the program is not in
-    the space.
+    `row` int32 [ROW] is the program, with a tile for every memory level. ValueError if a decision has no such option: the program
+    is not in the space.
     """
     found: list[int] = []
     for place, decision in enumerate(decisions):
@@ -29,7 +29,7 @@ def actions_of(decisions: Sequence[Decision], row: np.ndarray) -> list[int]:
 
 
 def _numbers(decision: Decision, row: np.ndarray) -> np.ndarray:
-    """The chain of an axis, int32 [CHAIN], or a single number, int32 [1]."""
+    """Return the numbers of a program that a decision sets: the tiles and virtual threads of an axis, or a single number."""
     if decision.kind == WHOLE:
         tiles = [decision.first + level * MAX_AXES for level in range(MAX_LEVELS)]
         chain = row[[*tiles, decision.first + VTHREAD - TILE]]

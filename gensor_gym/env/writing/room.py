@@ -1,4 +1,4 @@
-"""Compiled checks whether a partial program may still become legal.
+"""Compiled checks whether a partly written program may still become legal.
 
 Resources that grow with tiles are checked with all later choices at their minimum. Conditions that need larger tiles (threads
 that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The checks never
@@ -48,12 +48,16 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Limits that the smallest completion keeps if any completion does, because larger tiles need more resources or fewer steps."""
+"""Hardware limits on resources that grow with tiles: if the later numbers at their minimum exceed one, all other choices of them
+do, too."""
 
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row may become a legal program. Numbers that decisions after `fact` set are at their minimum."""
+    """Whether a partly written program may still become legal. `fact` describes the decision that was written last.
+
+    All numbers of later decisions must be at their minimum.
+    """
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:
@@ -69,7 +73,7 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
-    """Largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
+    """Return the largest size of an axis that is a multiple of `base`, divided by `base`; 1 if no size is a multiple."""
     for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
         if sizes[i] % base == 0:
             return sizes[i] // base
@@ -86,7 +90,7 @@ def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether a block tile may contain one register tile of the reduction for each of `reduce_threads` threads."""
+    """Whether the axes' tiles may still give each of `reduce_threads` threads a register tile of the reduction."""
     if row[REDUCE_THREADS] == 0:
         return True
     most = 1
@@ -99,7 +103,10 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether patches of warps may still divide the threads. Conditions on knobs are checked when knobs are written."""
+    """Whether the threads of a block may still be divisible into the patches of threads that knob warp_tile wants.
+
+    Conditions on other knobs are checked when those knobs are written.
+    """
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:
         return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
@@ -120,7 +127,7 @@ def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
+    """Whether the tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
@@ -144,7 +151,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether sizes of the two pixel axes, consistent with the written sizes, can give every image whole panels."""
+    """Whether the tile of a wgmma may still take from every image whole panels of 64 pixels, in at most 256 columns."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -160,7 +167,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Check limits of wgmma: number of columns, a cluster's tiles, and a swizzle row along k."""
+    """Whether wgmma's limits may still hold: number of columns, tiles for a cluster, and 128 bytes (a swizzle row) along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

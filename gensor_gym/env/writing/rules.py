@@ -1,4 +1,4 @@
-"""Compiled rules of a decision's options: effect on a row, whether they are well-formed, and whether they are feasible."""
+"""Compiled rules for the options of a decision: how an option changes a program, and which options may be chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHR
 
 @lean
 def put(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Write an option into a row. Outer levels of a tile get the same size, which is their minimum."""
+    """Write one option of a decision into a program's row.
+
+    A tile is also written at all outer levels, where it is the minimum.
+    """
     first = fact[FIRST]
     if fact[KIND] == NUMBER:
         row[first] = options[option, 0]
@@ -28,9 +31,9 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option is well-formed.
+    """Whether an option fits the numbers that are written already.
 
-    A tile must be a multiple of the next inner tile; virtual threads must divide the register tile.
+    A tile must be a multiple of the next inner tile, and virtual threads must divide the register tile. All other options fit.
     """
     number = options[option, 0]
     if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:
@@ -42,9 +45,10 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask int8 [N] of feasible options; at the last decision, of options that make a legal program.
+    """Write the mask int8 [N] of the options that an agent may choose in a decision.
 
-    If no option is feasible, or if `masked` is 0, write the mask of all well-formed options.
+    These are the options that may still lead to a legal program, or at the last decision make one. If there is none, or if
+    `masked` is 0, they are all options that `goes` accepts.
     """
     if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]
@@ -54,7 +58,10 @@ def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask
 
 @lean
 def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Write the mask of feasible options; at the last decision, of options that make a legal program. Return their number."""
+    """Write the mask int8 [N] of the options that may still lead to a legal program, and return their number.
+
+    At the last decision these are the options that make a legal program.
+    """
     for i in range(ROW):
         scratch[i] = row[i]
     count, found = fact[STOP] - fact[START], 0
@@ -70,14 +77,20 @@ def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa:
 
 @compiled
 def fill_kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN201
-    """Write into `found`, bool [N], whether each row is feasible after a decision, or legal after the last decision."""
+    """Write into `found`, bool [N], whether each partly written program may still become legal.
+
+    After the last decision (`is_last`), write whether the program is legal.
+    """
     for b in range(rows.shape[0]):
         found[b] = fits(rows[b], ints) if is_last else keeps_room(rows[b], fact, ints, sizes)
 
 
 @compiled
 def fill_open(rows, fact, is_last, options, ints, sizes, masks):  # noqa: ANN001, ANN201
-    """Do `fill_room` for every row; `masks` is int8 [N, C]."""
+    """Write for each of N partly written programs the mask of the options that may still lead to a legal program.
+
+    `masks` is int8 [N, C]; see `fill_room`.
+    """
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         fill_room(rows[b], fact, is_last, options, ints, sizes, scratch, masks[b])

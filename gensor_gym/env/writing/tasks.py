@@ -1,4 +1,4 @@
-"""Tasks of `Write-v0`: operators with their graphs and decisions."""
+"""Tasks of `Write-v0`: operators with their construction graphs and the decisions that write a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Written(NamedTuple):
-    """Arrays of K tasks for compiled code: decisions from `decisions.packed`, tables from `TaskSet`."""
+    """Arrays with the decisions (from `decisions.packed`) and the tables (from `TaskSet`) of K tasks, for compiled code."""
 
     facts: np.ndarray
     options: np.ndarray
@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 
 class WriteTasks(TaskSet):
-    """A `TaskSet` with the decisions of every task. `initial` holds rows in which nothing is written."""
+    """Tasks of `Write-v0`: a `TaskSet` with the decisions of every task. `initial` holds rows in which nothing is written."""
 
     num_features = NUM_FEATURES
     starts_anywhere = False
@@ -46,7 +46,7 @@ class WriteTasks(TaskSet):
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """ValueError if a decision has more options than the environment has actions."""
+        """Add the task of an operator. ValueError if one of its decisions has more options than the environment has actions."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)

@@ -1,7 +1,8 @@
-"""Rules that turn operations of ATen into nodes. A rule is a function of a builder and the operation's arguments.
+"""Rules that turn operations of ATen, torch's operator library, into nodes of a network.
 
-Tensors are names of the builder's values, and a rule returns the names of its results. Torch's documentation defines the
-operations. A rule raises ValueError for an unsupported argument.
+A rule is a function of a builder (`frontends.builder`) and the operation's arguments. It gets tensors as names of the builder's
+values, adds nodes, and returns the names of its results. Torch's documentation defines the operations. A rule raises ValueError
+for an unsupported argument.
 """
 
 from gensor_gym.frontends.aten import (

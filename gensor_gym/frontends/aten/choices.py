@@ -1,4 +1,7 @@
-"""Operations of ATen that compare, choose between two tensors, or cast. Masks and truth values are the numbers 0 and 1."""
+"""Rules for operations of ATen that compare, choose between two tensors, or cast.
+
+Truth values and masks are the numbers 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,22 @@ Given = str | float | Expression
 
 
 def neither(x: Given) -> Call:
-    """Logical not of a truth value: 1 - x."""
+    """Return the expression of "not x" for a truth value x (0 or 1): 1 - x."""
     return of("subtract", 1.0, x)
 
 
 def equal(x: Given, y: Given) -> Call:
-    """1 if x and y are equal, else 0. NaN does not equal itself."""
+    """Return the expression that is 1 if x and y are equal, else 0. NaN does not equal itself."""
     return of("multiply", of("at_most", x, y), of("at_most", y, x))
 
 
 def unequal(x: Given, y: Given) -> Call:
-    """0 if x and y are equal, else 1. NaN does not equal itself."""
+    """Return the expression that is 0 if x and y are equal, else 1. NaN does not equal itself."""
     return neither(equal(x, y))
 
 
 def no_number(x: Given) -> Call:
-    """1 if x is NaN, else 0."""
+    """Return the expression that is 1 if x is NaN, else 0."""
     return neither(of("at_most", x, x))
 
 
@@ -63,7 +66,10 @@ def _angle(b: Builder, x: str) -> str:
 
 
 def _taking(sign: str) -> Callable[[Builder, str, str], str]:
-    """Rule for `fmax` or `fmin` (`sign` is "maximum" or "minimum"): if one argument is NaN, the result is the other argument."""
+    """Make the rule for `fmax` or `fmin` (`sign` is "maximum" or "minimum").
+
+    If one argument is NaN, the result is the other one.
+    """
 
     def rule(b: Builder, x: str, y: str) -> str:
         return b.map(of("where", no_number(x), y, of("where", no_number(y), x, of(sign, x, y))), sign)
@@ -75,7 +81,7 @@ TABLE["aten.fmax.default"], TABLE["aten.fmin.default"] = _taking("maximum"), _ta
 
 
 def truth(b: Builder, x: Given) -> Expression:
-    """1 if x is not 0, else 0."""
+    """Return the expression that is 1 if x is not 0, else 0."""
     if isinstance(x, str) and b.reads[x] == "bool":
         return Operand(x)
     return unequal(x, 0.0)
@@ -107,13 +113,13 @@ def _where(b: Builder, mask: str, x: Given, y: Given) -> str:
 
 
 def masked(b: Builder, scores: str, mask: str) -> str:
-    """Scores of attention with a mask. A float mask is added; a bool mask makes scores -inf where it is False."""
+    """Apply a mask to scores of attention. A float mask is added; a bool mask makes scores -inf where it is False."""
     return b.call("where", mask, scores, -np.inf) if b.reads.get(mask) == "bool" else b.call("add", scores, mask)
 
 
 @_covers("_to_copy.default")
 def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
-    """Cast to data type `dtype` unless it is None. Integer types truncate numbers; bool makes them 0 or 1."""
+    """Cast x to data type `dtype` unless it is None. Integer types truncate numbers; bool makes them 0 or 1."""
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")

@@ -53,7 +53,7 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """Expression of the logistic function."""
+    """Return the expression of the logistic function 1 / (1 + exp(-x))."""
     return of("divide", 1.0, of("add", 1.0, of("exp", of("negative", x))))
 
 
@@ -62,7 +62,7 @@ def _hardsigmoid(x: Any) -> Any:
 
 
 def floor(x: Any) -> Any:
-    """Expression of the largest integer that is not above x."""
+    """Return the expression of the largest integer that is not above x."""
     nearest = of("round", x)
     return of("subtract", nearest, of("less", x, nearest))
 
@@ -73,17 +73,17 @@ def _ceil(x: Any) -> Any:
 
 
 def cut(x: Any) -> Any:
-    """Expression of x truncated to an integer, towards 0."""
+    """Return the expression of x truncated to an integer, towards 0."""
     return of("where", of("less", x, 0.0), _ceil(x), floor(x))
 
 
 _MOST_FACTORS = 64
-"""Largest number of factors of a power that is computed as a product. Each factor rounds once."""
+"""Largest integer exponent whose power is computed as a product. Each factor rounds once."""
 
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Power of x with a constant exponent: a product for a small integer exponent, else by exp and log.
+    """Raise x to a constant power: by products for a small integer exponent, by a square root, or by exp and log.
 
     For x below 0 the power is NaN unless the exponent is an integer.
     """
@@ -103,7 +103,7 @@ def power(b: Builder, x: str, exponent: float) -> str:
 
 
 def _product(b: Builder, x: str, count: int) -> str:
-    """Power of x with the integer exponent `count` >= 1, by repeated squaring."""
+    """Raise x to the integer power `count` >= 1, by repeated squaring."""
     made, square = None if count % 2 == 0 else x, x
     while count := count // 2:
         square = b.call("multiply", square, square)
@@ -114,14 +114,14 @@ def _product(b: Builder, x: str, count: int) -> str:
 
 
 def _far_power(b: Builder, x: str, count: int) -> str:
-    """Power of x with a large integer exponent, by log |x|. An odd power is x times the next lower power, for the sign."""
+    """Raise x to a large integer power, as exp(count log |x|). An odd power is x times the next lower power, for the sign."""
     size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
     return b.map(of("multiply", x, size) if count % 2 else size, "pow")
 
 
 @_covers("pow.Scalar")
 def _exponential(b: Builder, base: float, x: str) -> str:
-    """A constant base above 0, or any integer, to the power x."""
+    """Raise a constant number above 0, or for integers any integer, to the power x."""
     if b.is_whole:
         return _whole_powers(b, b.constant("base", np.asarray(int(base))), x)
     if base == 1:
@@ -141,19 +141,19 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
 
 
 def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Odd function from the expression for x >= 0, for expressions that are accurate only there, such as with log1p."""
+    """Extend a function of expressions, which is accurate only for x >= 0, to an odd function: f(-x) = -f(x)."""
     return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
 
 
 def _asinh(x: Any) -> Any:
-    """Inverse hyperbolic sine for x >= 0: log1p(x + x^2 / (1 + sqrt(x^2 + 1))), or log(2 x) for large x."""
+    """Return the expression of asinh for x >= 0: log1p(x + x^2 / (1 + sqrt(x^2 + 1))), or log(2 x) for large x."""
     square = of("multiply", x, x)
     near = of("log1p", of("add", x, of("divide", square, of("add", 1.0, of("sqrt", of("add", square, 1.0))))))
     return of("where", of("less", x, 1e8), near, of("add", of("log", x), math.log(2.0)))
 
 
 def _acosh(x: Any) -> Any:
-    """Inverse hyperbolic cosine: log1p(t + sqrt(t) sqrt(t + 2)) with t = x - 1, or log(2 x) for large x."""
+    """Return the expression of acosh: log1p(t + sqrt(t) sqrt(t + 2)) with t = x - 1, or log(2 x) for large x."""
     above = of("subtract", x, 1.0)
     root = of("multiply", of("sqrt", above), of("sqrt", of("add", above, 2.0)))
     return of("where", of("less", x, 1e8), of("log1p", of("add", above, root)), of("add", of("log", x), math.log(2.0)))
@@ -164,7 +164,7 @@ def _atanh(x: Any) -> Any:
 
 
 def _sinh(x: Any) -> Any:
-    """Hyperbolic sine for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
+    """Return the expression of sinh for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
 
     For large x it is half of exp(x), as two factors that overflow no earlier than the result.
     """
@@ -174,7 +174,7 @@ def _sinh(x: Any) -> Any:
 
 
 def _negative(x: Any) -> Any:
-    """1 if x has a minus sign, including -0, else 0."""
+    """Return the expression that is 1 if x has a minus sign, including -0, else 0."""
     return of("maximum", of("less", x, 0.0), of("less", of("divide", 1.0, x), 0.0))
 
 
@@ -184,7 +184,10 @@ def _copysign(x: Any, y: Any) -> Any:
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """Length of (x, y) as most * sqrt(1 + (least / most)^2) of the magnitudes, because squares could overflow float32."""
+    """Return the expression of the length of (x, y): most * sqrt(1 + (least / most)^2) of the magnitudes.
+
+    The sum of squares could overflow float32.
+    """
     sizes = of("absolute", x), of("absolute", y)
     most = of("maximum", *sizes)
     share = of("divide", of("minimum", *sizes), most)
@@ -202,7 +205,10 @@ def _acos(x: Any) -> Any:
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """Angle of (x, y): the arctangent of |y / x|, mirrored to its quadrant. Two infinities are on a diagonal."""
+    """Return the expression of the angle of (x, y): the arctangent of |y / x|, mirrored to its quadrant.
+
+    The angle of two infinities is that of a diagonal.
+    """
     far = of("multiply", of("at_most", math.inf, of("absolute", x)), of("at_most", math.inf, of("absolute", y)))
     none = of("multiply", of("at_most", of("absolute", x), 0.0), of("at_most", of("absolute", y), 0.0))
     share = of("where", far, 1.0, of("where", none, 0.0, of("absolute", of("divide", y, x))))
@@ -213,7 +219,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """Power of x with exponent y, by log |x|. For x below 0: NaN unless y is an integer, negative if y is odd."""
+    """Raise x to the power y, by log |x|. For x below 0 it is NaN unless y is an integer, and negative if y is odd."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     if b.is_whole:
         return _whole_powers(b, x, y)
@@ -232,7 +238,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
 
 
 def _whole_powers(b: Builder, x: str, y: str) -> str:
-    """Powers of integers by repeated squaring. For exponents below 0, only powers of 1 and -1 are not 0."""
+    """Raise integers x to integer powers y by repeated squaring. For y below 0, only powers of 1 and -1 are not 0."""
     made, square = b.map(of("where", of("less", y, 0.0), 0.0, 1.0), "pow"), x
     for bit in range(63):
         made = b.map(of("where", of("bits_and", y, 1 << bit), of("multiply", made, square), made), "pow")
@@ -255,7 +261,7 @@ _maps("log10.default", lambda x: of("multiply", 1.0 / math.log(10.0), of("log", 
 
 
 def _round(x: Any, decimals: int = 0) -> Any:
-    """Expression of x rounded to `decimals` digits after the point, or before the point if `decimals` is negative."""
+    """Return the expression of x rounded to `decimals` digits after the point, or before the point if `decimals` is negative."""
     if decimals == 0:
         return of("round", x)
     by = 10.0 ** abs(decimals)

@@ -1,4 +1,4 @@
-"""Operations of ATen that move data: reshapes, transposes, slices, joins, padding."""
+"""Rules for operations of ATen that move data: reshapes, transposes, slices, joins, padding."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
-    """Every `step`-th element of an axis from `first` to `last`: one element of each group of `step` neighbours.
+    """Take every `step`-th element of an axis from `first` to `last`, as one element of each group of `step` neighbours.
 
-    If the groups would reach beyond the axis, the last element is sliced separately.
+    If the last group does not fit into the axis, the last element is sliced separately.
     """
     shape, count = b.shapes[x], -(-(last - first) // step)
     before = max(0, first + count * step - shape[axis])  # number of neighbours that the last element lacks
@@ -95,7 +95,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
 
 @_covers("select.int")
 def select(b: Builder, x: str, axis: int, place: int) -> str:
-    """The elements at index `place` of an axis, without the axis."""
+    """Take the elements of x at index `place` of an axis, without that axis. Return the result's name."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
     return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
@@ -103,7 +103,7 @@ def select(b: Builder, x: str, axis: int, place: int) -> str:
 
 @_covers("split.Tensor")
 def split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
-    """Slices of `size` elements along an axis. The last may be smaller."""
+    """Slice x into parts of `size` elements along an axis. The last may be smaller. Return their names."""
     extent = b.shapes[x][axis]
     return tuple(_slice(b, x, axis, start, min(start + size, extent)) for start in range(0, extent, size))
 
@@ -132,7 +132,7 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """Join values along an axis. A leading axis, whose parts are contiguous, needs no kernel (`dataflow.joins`).
+    """Join values along an axis. Along a leading axis, whose parts are contiguous, this needs no kernel (`dataflow.joins`).
 
     Along other axes, values are split into parts of equal extent, because a kernel joins such parts in one loop. Values that
     cannot be split are joined two at a time, in a loop over all pairs of positions.

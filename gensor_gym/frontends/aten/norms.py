@@ -1,4 +1,4 @@
-"""Normalisations of ATen: batch norm by running statistics, layer, group and instance norm, and softmax."""
+"""Rules for normalisations of ATen: batch norm by running statistics, layer, group and instance norm, and softmax."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _instance_norm(
 
 
 def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[str, str]:
-    """(means, 1 / sqrt(variance + eps)) along axes, which keep extent 1."""
+    """Return the names of the mean and of 1 / sqrt(variance + eps) of x along axes, which keep extent 1."""
     mean = b.mean(x, axes)
     centred = b.call("subtract", x, mean)
     return mean, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps))
@@ -92,7 +92,7 @@ def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
 
 
 def _of_channels(b: Builder, x: str, w: str | None, bias: str | None) -> str:
-    """Multiply x by a weight and add a bias, one number per channel (axis 1). None omits either."""
+    """Multiply x by a weight and add a bias, each with one number per channel (axis 1). None omits either."""
     apart = (-1, *[1] * (len(b.shapes[x]) - 2))
     x = x if w is None else b.call("multiply", x, b.reshape(w, apart))
     return x if bias is None else b.call("add", x, b.reshape(bias, apart))

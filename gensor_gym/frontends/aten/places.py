@@ -1,4 +1,4 @@
-"""Operations of ATen that select elements by indices: rows of tables, elements along axes."""
+"""Rules for operations of ATen that select elements by indices: rows of tables, elements along axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Places = str | np.ndarray
-"""Indices of an operation: the name of a value, or constant numbers."""
+"""Indices that an operation reads or writes: the name of a value, or constant numbers."""
 MOST_PLACES = 8
 """Largest number of elements that `topk` selects along an axis, because each takes a pass over all elements."""
 
@@ -29,7 +29,10 @@ def _bag(
     b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
     weights: str | None = None, last: bool = False, padding: int = -1,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Sums, means or maxima of a table's rows over bags of ids. Offsets must be constant and give bags of equal length."""
+    """Compute the sums, means or maxima (`mode` 0, 1 or 2) of a table's rows over bags of row numbers `ids`.
+
+    `starts` has the index of each bag's first id. It must be constant, and all bags of equal length.
+    """
     first, (count,) = b.known(starts), b.shapes[ids]
     size = count // max(1, 0 if first is None else len(first))
     if first is None or size == 0 or not np.array_equal(first, np.arange(0, count, size)) or last or padding >= 0:
@@ -44,7 +47,10 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Elements of x by flat index over some axes. The axes of `ids` replace them, or come first if they are not adjacent."""
+    """Take the elements of x at flat indices `ids` over some of its axes. Return the result's name.
+
+    The axes of `ids` replace these axes, or come first if they are not adjacent.
+    """
     shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
     name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -55,7 +61,10 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
 
 
 def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
-    """(matrix with the slices of x along an axis as rows, function that returns such a matrix to the axes of x)."""
+    """Add a matrix whose row i has the elements of x at index i of an axis. Return (its name, function that undoes the change).
+
+    The function restores the axes of x in a matrix with the same columns.
+    """
     order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
     turned = b.transpose(x, order)
     extent, *others = b.shapes[turned]
@@ -98,7 +107,7 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
 
 
 def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
-    """Flat indices over several axes. `chosen`: axis -> (indices along it, its extent)."""
+    """Combine indices along several axes to flat indices over these axes. `chosen` maps an axis to (its indices, its extent)."""
     made: Places | None = None
     for ids, extent in chosen.values():
         made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, _known(b, ids), extent))
@@ -114,7 +123,7 @@ def _known(b: Builder, ids: str | float) -> Places:
 
 
 def _from_start(b: Builder, ids: Places, extent: int) -> Places:
-    """The indices, with `extent` added to those below 0, which count from the end."""
+    """Add `extent` to indices below 0, which count from the end. Return all indices."""
     if isinstance(ids, str):
         return b.map(of("add", ids, of("multiply", extent, of("less", ids, 0.0))), "from_start")
     return np.where(ids < 0, ids + extent, ids)
@@ -142,7 +151,10 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """Constant 0, 1, .. along an axis of x, with extent 1 along other axes; ValueError if float32 would not be exact."""
+    """Add a constant with the numbers 0, 1, .. along an axis of x, and extent 1 along other axes. Return its name.
+
+    ValueError if float32 would not be exact.
+    """
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

@@ -1,4 +1,4 @@
-"""Matrix products of ATen, and attention."""
+"""Rules for matrix products of ATen, and for attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
 @_covers("linear.default")
 def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
-    """Linear layer: product [.., n] of x [.., k] and weights [n, k], plus an optional bias [n]."""
+    """Add a linear layer: the product [.., n] of x [.., k] and weights [n, k], plus an optional bias [n]."""
     *outer, k = b.shapes[x]
     m, n = math.prod(outer), b.shapes[w][0]
     if m == 1:
@@ -29,7 +29,7 @@ def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
 
 @_covers("bilinear.default")
 def _bilinear(b: Builder, x: str, y: str, w: str, bias: str | None = None) -> str:
-    """Bilinear layer [.., k] of x [.., i], y [.., j] and weights [k, i, j]: x times the weights, times y, summed over j."""
+    """Add a bilinear layer [.., k] of x [.., i], y [.., j] and weights [k, i, j]: x times the weights, times y, summed over j."""
     (*outer, i), (k, _, j) = b.shapes[x], b.shapes[w]
     m = math.prod(outer)
     half = _mm(b, b.reshape(x, (m, i)), b.reshape(b.dense(b.transpose(w, (1, 0, 2))), (i, k * j)))
@@ -61,14 +61,14 @@ def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: f
 
 @_covers("addbmm.default")
 def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
-    """Bias plus the sum of a batch's products, as one product along all their inner axes."""
+    """Compute a bias plus the sum of a batch of products, as one product along all their inner axes."""
     (batch, m, k), n = b.shapes[x], b.shapes[y][2]
     rows = b.reshape(b.dense(b.transpose(x, (1, 0, 2))), (m, batch * k))
     return _joined(b, bias, _mm(b, rows, b.reshape(y, (batch * k, n))), beta, alpha)
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """The sum alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
+    """Compute alpha * made + beta * bias, where `made` is a product. With beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 
@@ -100,9 +100,9 @@ MOST_OF_GROUPS = 1 << 28
 
 
 def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
-    """Product of each row with the matrix of its group; 0 for rows after the last group.
+    """Multiply each row of x by the matrix of the row's group; the result is 0 for rows after the last group.
 
-    Groups are contiguous rows. Group i ends before row `ends[i]`.
+    `w` has a matrix for each group. Groups are contiguous rows; group i ends before row `ends[i]`.
     """
     (rows, k), (groups, _, n) = b.shapes[x], b.shapes[w]
     if rows * k * n > MOST_OF_GROUPS:
@@ -150,7 +150,10 @@ def _shared(b: Builder, x: str, heads: int) -> str:
 
 
 def _sees(b: Builder, mask: str) -> bool:
-    """Whether a constant mask keeps a score in every row. If so, no row needs the result 0 of a fully masked row."""
+    """Return whether a constant mask of attention keeps at least one score in every row.
+
+    If so, no row needs the result 0 of a fully masked row.
+    """
     known = b.known(mask)
     counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
     return bool(np.all(np.any(counts, axis=-1)))

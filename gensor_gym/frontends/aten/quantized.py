@@ -1,7 +1,7 @@
-"""Quantised numbers of torch's export flow, and products of dequantised numbers, computed with integers.
+"""Quantised tensors of torch's export flow, and products of dequantised tensors, computed with integers.
 
 torch quantises by q = clamp(round(x * (1 / scale)) + zero, least, most) and dequantises by x = (q - zero) * scale, in float32
-(`torch.ao.quantization.fx._decomposed`). Numbers and zero points of uint8 are stored as int8, 128 lower.
+(`torch.ao.quantization.fx._decomposed`). Quantised values and zero points of uint8 are stored as int8, 128 lower.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from gensor_gym.operators.types import Operator
 OPERATIONS = "quantized_decomposed."
 DEQUANTIZE = f"{OPERATIONS}dequantize_per_"
 _SHIFTS = {"torch.uint8": 128, "torch.int8": 0}
-"""Data type of torch -> the difference of its numbers from the int8 numbers that store them."""
+"""Data type of torch's quantised numbers -> difference of these numbers from the int8 numbers that store them."""
 _MOST_SUMMED = 1 << 16
-"""Largest number of products in a sum. int32 has room for zero points too: 2**16 * 128 * 128 * 2 = 2**31."""
+"""Largest number of products in a sum, so that an int32 does not overflow even with zero points: 2**16 * 128 * 128 * 2 = 2**31.
+"""
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """int8 numbers of a dequantised value, which is (numbers - zero) * scale."""
+    """A value that was dequantised from int8 `numbers`: it equals (numbers - zero) * scale."""
 
     numbers: str
     scale: np.ndarray
-    """float32 scales: one, or [channels]."""
+    """Scales in float32: one for all numbers, or one per channel [channels]."""
     zero: int
     axis: int | None = None
     """Axis of the channels; None for one scale."""
@@ -46,7 +47,7 @@ def _shift(dtype: Any) -> int:
 
 
 def _check(scale: float, least: int, most: int) -> None:
-    """ValueError for a scale or a range of numbers that no quantisation has."""
+    """Raise ValueError for a scale, or for bounds of the quantised numbers, that no supported quantisation has."""
     if not np.isfinite(np.float32(scale)) or scale == 0 or least > most:
         raise ValueError(f"quantised by scale={scale} from {least} to {most}: expected a finite scale that is not 0, and a range")
 
@@ -68,7 +69,10 @@ def _quantize(b: Builder, x: str, scale: float, zero: float, least: int, most: i
 
 
 def _largest(b: Builder, op: Operator, numbers: str) -> str:
-    """Maxima of int8 numbers. Quantisation keeps the order, so they are the quantised maxima of the original numbers."""
+    """Add max pooling of int8 numbers.
+
+    Quantisation keeps the order, so these are the quantised maxima of the original numbers.
+    """
     made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
     plain = b.call("multiply", made, _wide(b, op, np.ones(1)))
     made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.zeros(1)))), "largest")
@@ -98,9 +102,9 @@ TABLE.update(RULES)
 
 
 def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[Any, ...]) -> None:
-    """Remember the int8 numbers of the constant `made`, which the operation `target` has dequantised.
+    """Register a constant that the operation `target` has dequantised, with its int8 numbers, for products in integers.
 
-    Numbers of other types stay float32.
+    `made` is the constant's name, `numbers` are the quantised numbers. Those of other types than int8 and uint8 stay float32.
     """
     scale, zero = (np.asarray(one).reshape(-1) for one in arguments[:2])
     if str(numbers.dtype) not in _SHIFTS or len(set(zero.tolist())) != 1:
@@ -111,10 +115,10 @@ def constant(b: Builder, made: str, numbers: Any, target: str, arguments: tuple[
 
 
 def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
-    """Product of dequantised operands, computed in integers; None if they are not dequantised, or no rule applies.
+    """Add a product or max pooling of dequantised operands, computed in integers. None if no rule applies.
 
-    One operand is constant, with zero point 0 and one scale, or one per channel. The result is the int32 sum of products of
-    numbers, minus the zero point of the other operand times the sums of constants, times both scales.
+    In a product, one operand is constant, with zero point 0 and one scale, or one per channel. The result is the int32 sum of
+    products of int8 numbers, minus the zero point of the other operand times the sums of constants, times both scales.
     """
     if op.body == "max" and op.dtype == "float32" and (pooled := _found(b, sources[0])) is not None and pooled.axis is None:
         made = b.add(Contract(of_type(op, "int8"), (pooled.numbers,)), op.name)
@@ -139,14 +143,14 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
 
 
 def _wide(b: Builder, op: Operator, numbers: np.ndarray) -> str:
-    """One number per channel of an operator's output, or one number for all, repeated along the other axes."""
+    """Add a constant with one number per channel of an operator's output, repeated along the other axes."""
     channel, axes = op.channel_dimension, len(op.output.shape)
     vector = np.broadcast_to(numbers, (op.output.shape[channel],)).reshape(-1, *[1] * (axes - 1 - channel))
     return b.add(Broadcast(b.constant("scale", vector), op.output.shape))
 
 
 def _sums(b: Builder, numbers: str, axis: int) -> np.ndarray:
-    """Sums of a constant's numbers over all axes except one, int64."""
+    """Return the int64 sums of a constant's elements over all axes except one."""
     moves: list[Transpose | Reshape] = []
     while isinstance(node := b.made(numbers), Transpose | Reshape):
         moves, numbers = [node, *moves], node.source
@@ -164,7 +168,10 @@ def _root(b: Builder, name: str) -> str:
 
 
 def _found(b: Builder, name: str) -> Quantized | None:
-    """int8 numbers of a dequantised value, possibly reshaped or transposed; None for other values."""
+    """Return the int8 numbers from which a value was dequantised, also if it was reshaped or transposed since.
+
+    None for other values.
+    """
     if name in b.quantized:
         return b.quantized[name]
     node = b.made(name)

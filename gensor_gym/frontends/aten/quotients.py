@@ -1,4 +1,4 @@
-"""Division of ATen with rounding to integers, and remainders: exact for quotients of any size."""
+"""Rules for ATen's division with rounding to integers and for remainders, exact for quotients of any size."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _left(b: Builder, x: Any, by: Any) -> str:
 
 
 def _left_of_divisor(b: Builder, x: Any, by: Any) -> str:
-    """Remainder of x divided by `by`, with the sign of `by`."""
+    """Return the expression of the remainder of x divided by `by`, with the sign of `by`."""
     left = _left(b, x, by)
     return b.map(of("where", _is_unlike(left, by), of("add", left, by), left), "left")
 
 
 def _is_unlike(left: str, by: Any) -> Expression:
-    """1 if the remainder `left` and the divisor `by` have different signs, else 0."""
+    """Return the expression that is 1 if the remainder `left` and the divisor `by` have different signs, else 0."""
     return of("where", of("less", by, 0.0), of("less", 0.0, left), of("less", left, 0.0))
 
 

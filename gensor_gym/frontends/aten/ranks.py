@@ -1,4 +1,4 @@
-"""Operations of ATen that rank elements along an axis: maxima with indices, sort, median, mode, buckets, top k."""
+"""Rules for operations of ATen that rank elements along an axis: maxima with indices, sort, median, mode, buckets, top k."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_SORTED = 128
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """First index along an axis at which x is at least `top` or NaN, and the mask `gone` is 0."""
+    """Compute the first index along an axis at which x is at least `top`, or is NaN, and at which the mask `gone` is 0."""
     behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
     place = of("where", there, places_along(b, x, axis), behind)
     return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
@@ -53,14 +53,17 @@ TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(t
 
 
 def _before(one: Given, other: Given) -> Call:
-    """1 if `one` is smaller than `other`, else 0. NaN counts as larger than all numbers."""
+    """Return the expression that is 1 if `one` is smaller than `other`, else 0. NaN counts as larger than all numbers."""
     return of("multiply", of("at_most", one, one), neither(of("at_most", other, one)))
 
 
 @_covers("sort.default")
 @of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
-    """(sorted elements, their indices). An element's rank is the number of elements before it; equal elements keep order."""
+    """Sort x along an axis. Return the names of (sorted elements, their indices in x).
+
+    An element's position is the number of elements that come before it; equal elements keep their order.
+    """
     axis %= len(b.shapes[x])
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_SORTED:
@@ -80,9 +83,9 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """(median, its index) along an axis: the lower of two middle elements; NaN if NaN occurs and is not ignored.
+    """Compute the median along an axis and its index: the lower of two middle elements, NaN if NaN occurs and is not ignored.
 
-    If NaN is ignored, float32 has no index, because torch's index for a row of NaN depends on its sorting algorithm.
+    If NaN is ignored (`ignoring`), float32 has no index, because torch's index for a row of NaN depends on its sorting algorithm.
     """
     axis %= len(b.shapes[x])
     extent = b.shapes[x][axis]
@@ -115,7 +118,10 @@ _MOST_STABLE = 16
 @_covers("mode.default")
 @of_one
 def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
-    """(least of the most frequent elements, its last index). No index for more elements than `_MOST_STABLE`."""
+    """Compute the least of the most frequent elements along an axis, and its last index.
+
+    No index is returned for more elements than `_MOST_STABLE`. ValueError for float32.
+    """
     axis %= len(b.shapes[x])
     if b.reads[x] == "float32":
         raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
@@ -140,7 +146,10 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """Number of limits below each number. With `right`, equal limits count too. NaN is above all limits."""
+    """Count, for each number of x, how many of the `limits` are below it. With `right`, equal limits count too.
+
+    NaN is above all limits.
+    """
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))
@@ -160,7 +169,7 @@ def _searchsorted(
 
 @_covers("histc.default")
 def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 0) -> str:
-    """Number of elements in each of `bins` bins of equal width. Elements outside `least` to `most` are not counted."""
+    """Count the elements of x in each of `bins` bins of equal width. Elements outside `least` to `most` are not counted."""
     if not least < most or bins > MOST_LIMITS:
         raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
     row, ends = b.reshape(x, (1, -1)), (most - least) * np.arange(bins + 1).reshape(-1, 1)
@@ -178,7 +187,10 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """(largest or smallest elements, their indices), selected one by one. Selected elements are masked."""
+    """Select the `count` largest or smallest elements along an axis. Return the names of (elements, their indices).
+
+    They are selected one by one, and each is masked for the next.
+    """
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")

@@ -1,4 +1,4 @@
-"""Recurrent networks of ATen: one product for the inputs of all steps, then one product with the state per step."""
+"""Rules for recurrent networks of ATen: one product for the inputs of all steps, then one with the state for each step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from gensor_gym.frontends.covered import covers as _covers
 State = tuple[str, ...]
 """Values [batch, hidden] of a layer after a step: (hidden state,), or (hidden state, cell state) for an LSTM."""
 Cell = Callable[[Builder, str, str, State], State]
-"""(builder, gates of the input, gates of the hidden state, state before) -> state after.
+"""Function of (builder, products of the input, products of the hidden state, state before) that adds one step of a recurrent
+network and returns the state after it.
 
-Gates [batch, gates x hidden] are the products with the input and with the hidden state.
+The products are those with the gates' weights, [batch, gates x hidden].
 """
 
 
 def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """A step of an LSTM with forget gates (Hochreiter and Schmidhuber, 1997). Gates are in torch's order."""
+    """Add one step of an LSTM with forget gates (Hochreiter and Schmidhuber, 1997). Gates are in torch's order.
+
+    Return the new state.
+    """
     gates = b.call("add", x, h)
     read, forget, new, write = split(b, gates, b.shapes[gates][1] // 4, 1)
     cell = b.map(of("add", of("multiply", sigmoid(forget), state[1]), of("multiply", sigmoid(read), of("tanh", new))), "cell")
@@ -29,7 +33,7 @@ def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
 
 
 def _gru_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """A step of a GRU (Cho et al., arXiv 1406.1078) with the reset after the product, as in torch.
+    """Add one step of a GRU (Cho et al., arXiv 1406.1078) with the reset after the product, as in torch. Return the new state.
 
     Gates: reset, update, new.
     """
@@ -51,10 +55,11 @@ def _relu_cell(b: Builder, x: str, h: str, state: State) -> State:
 def _one_way(
     b: Builder, x: str, state: State, weights: Sequence[str], has_biases: bool, cell: Cell, back: bool
 ) -> tuple[str, State]:
-    """(hidden states [steps, batch, hidden], state after the last step) of one layer in one direction.
+    """Add one layer of a recurrent network in one direction.
 
-    `x` is [steps, batch, features]. `weights` are for the input, for the hidden state, two biases if `has_biases`, and optionally
-    for a projection of the hidden state. `back` runs the steps from the last to the first.
+    Return (hidden states [steps, batch, hidden], state after the last step). `x` is [steps, batch, features]. `weights` are for
+    the input, for the hidden state, two biases if `has_biases`, and optionally for a projection of the hidden state. `back` runs
+    the steps from the last to the first.
     """
     of_input, of_hidden, *more = weights
     first, second = more[:2] if has_biases else (None, None)
@@ -78,9 +83,9 @@ def _layers(
     b: Builder, cell: Cell, x: str, states: Sequence[str], weights: Sequence[str], has_biases: bool, layers: int, dropout: float,
     train: bool, both_ways: bool, batch_first: bool,
 ) -> list[str]:  # fmt: skip
-    """[hidden states of the last layer at all steps, then the states of all layers after the last step].
+    """Add all layers of a recurrent network. Return the last layer's hidden states at all steps, then all layers' final states.
 
-    `states` and the returned states are [layers x ways, batch, hidden]. `both_ways` adds a second direction.
+    `states` and the returned states are [layers x directions, batch, hidden]. `both_ways` adds a second direction.
     """
     if train and dropout:
         raise ValueError(f"dropout of {dropout} in training: expected the module in evaluation mode")

@@ -1,4 +1,4 @@
-"""Reductions of ATen along axes, norms and distances, and scans such as cumulative sums."""
+"""Rules for reductions of ATen along axes, norms and distances, and scans such as cumulative sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _Reduces = Callable[[Builder, str, list[int]], str]
 
 
 def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
-    """Register a function as a reduction. It keeps reduced axes with extent 1; the rule drops them unless `keepdim`."""
+    """Decorate a function that reduces axes to extent 1, and register it as the rule of ATen's operations `names`.
+
+    The rule removes the reduced axes unless `keepdim`.
+    """
 
     def register(function: _Reduces) -> _Reduces:
         def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, dtype: Any = None) -> str:
@@ -47,7 +50,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Products along axes. The two halves of an axis are multiplied repeatedly; odd last elements follow at the end."""
+    """Compute products along axes. The two halves of an axis are multiplied repeatedly; odd last elements follow at the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -82,7 +85,7 @@ def _all(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
-    """Log-sum-exp along axes, with the maximum subtracted if it is finite."""
+    """Compute log(sum(exp(x))) along axes, with the maximum subtracted if it is finite."""
     top = b.reduce(x, "max", axes)
     top = b.map(of("where", of("less", of("absolute", top), math.inf), top, 0.0), "top")
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
@@ -129,7 +132,10 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms [.., p, r] of the differences of rows of x [.., p, m] and rows of y [.., r, m]. Order infinity ignores NaN."""
+    """Compute the distances [.., p, r] of each row of x [.., p, m] from each row of y [.., r, m]: the norm of order `order`.
+
+    Order infinity ignores NaN.
+    """
     outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
     p, r = b.shapes[x][-2], b.shapes[y][-2]
     one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
@@ -146,7 +152,10 @@ def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
 
 
 def _distance(b: Builder, apart: str, order: float) -> str:
-    """Norm of the differences `apart` along the last axis. Order 0 counts nonzero differences: NaN if any is NaN."""
+    """Compute the norm of the differences `apart` along the last axis.
+
+    Order 0 counts nonzero differences; it is NaN if any is NaN.
+    """
     if order == 0:
         counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
         return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)
@@ -169,7 +178,10 @@ def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
 
 
 def _log_of_both(one: str, other: str) -> Expression:
-    """log(exp(x) + exp(y)): the larger number plus a correction. Two equal infinities give that infinity."""
+    """Return the expression of log(exp(one) + exp(other)): the larger number plus a correction.
+
+    Two equal infinities give that infinity.
+    """
     least, most = of("minimum", one, other), of("maximum", one, other)
     apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # the difference of two equal infinities is NaN
     alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
@@ -177,9 +189,9 @@ def _log_of_both(one: str, other: str) -> Expression:
 
 
 def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Expression]) -> str:
-    """Scan along an axis by steps that combine elements 1, 2, 4, .. positions apart.
+    """Add a scan along an axis: element i of the result combines elements 0 to i of x by `function`.
 
-    Hillis and Steele, Data parallel algorithms, 1986.
+    Each step combines elements 1, 2, 4, .. positions apart (Hillis and Steele, Data parallel algorithms, 1986).
     """
     if not b.shapes[x]:
         return x
@@ -194,7 +206,7 @@ def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Ex
 
 
 def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a rule along an axis to accept a tensor without axes, as one element along an axis."""
+    """Decorate a rule that works along an axis so that it accepts a tensor without axes, as one element along an axis."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
@@ -208,7 +220,10 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
-    """Rule for (maximum or minimum up to each element, its index). Of equal elements the last counts; NaN persists."""
+    """Make the rule of `cummax` or `cummin` (`sign` is "max" or "min"): the extreme of all elements up to each, and its index.
+
+    Of equal elements the last counts; after a NaN the result stays NaN.
+    """
 
     @of_one
     def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
@@ -232,7 +247,7 @@ TABLE["aten.cummax.default"], TABLE["aten.cummin.default"] = _scan_of_extreme("m
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
-    """Indices of the axes, counted from 0. None or no axes mean all axes."""
+    """Return the numbers of the given axes, counted from 0. None or no axes mean all axes."""
     if not (rank := len(b.shapes[x])):
         return []
     named = [axes] if isinstance(axes, int) else axes or range(rank)
@@ -240,6 +255,6 @@ def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
-    """The result without its reduced axes of extent 1; unchanged if `keepdim`."""
+    """Remove the reduced axes, which have extent 1, from a result, unless `keepdim`."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

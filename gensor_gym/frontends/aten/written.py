@@ -1,4 +1,7 @@
-"""Operations of ATen that write to indices. Kernels compare each element's index with every written index."""
+"""Rules for operations of ATen that write to elements chosen by indices.
+
+The generated kernels compare the index of each element with every index that is written.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,17 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_COMPARED = 1 << 28
-"""Largest number of comparisons of elements' indices with written indices."""
+"""Largest number of comparisons between the indices of elements and the indices that are written."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
 """Reduction of the values written to one index -> its neutral element."""
 
 
 @_covers("index_put.default")
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
-    """Write one number where a mask of the first axes is set, or values at indices along neighbouring axes.
+    """Write values to elements of x: one number where a mask is set, or values at indices along neighbouring axes.
 
-    Of equal indices, the last value counts. With `accumulate`, all values are added.
+    `places` has one mask of the first axes; or it has for each axis its indices, or None for the whole axis. Of equal indices,
+    the last value counts. With `accumulate`, all values are added.
     """
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
@@ -62,7 +66,7 @@ def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | fl
 
 
 def _to_front(first: int, behind: int, rank: int) -> tuple[int, ...]:
-    """Order of `rank` axes that moves the axes first .. behind - 1 to the front."""
+    """Return the order of `rank` axes that moves the axes first .. behind - 1 to the front."""
     return (*range(first, behind), *range(first), *range(behind, rank))
 
 
@@ -72,7 +76,7 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Write values to indices along an axis. `how` combines values with equal indices (`last` or a key of `_IDENTITY`)."""
+    """Write values to elements of x at indices along an axis; `how` (`last` or a key of `_IDENTITY`) combines equal indices."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
@@ -85,7 +89,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """The value with the axis second to last (`along` 1) or last (`along` 0), next to an axis of extent 1."""
+        """Move the axis to the end, with a new axis of extent 1 after it (`along` 1) or before it (`along` 0)."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))
@@ -114,7 +118,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
 
 
 def _first(b: Builder, x: str, extents: Sequence[int]) -> str:
-    """The first `extents[i]` elements of x along every axis i."""
+    """Take the part of x with the first `extents[i]` elements along every axis i."""
     for axis, extent in enumerate(extents):
         x = x if b.shapes[x][axis] == extent else b.add(Slice(x, axis, 0, extent), "first")
     return x
@@ -139,7 +143,7 @@ def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce
 
 @_covers("index_reduce.default")
 def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
-    """`scatter_reduce` with indices along an axis that are equal for all positions of the other axes."""
+    """Reduce values into elements of x at indices along one axis, which hold for all positions of the other axes."""
     extents = b.shapes[source]
     lines = [extent if other == axis % len(extents) else 1 for other, extent in enumerate(extents)]
     return _scatter_reduce(b, x, axis, b.repeat(b.reshape(ids, lines), extents), source, reduce, include_self=include_self)

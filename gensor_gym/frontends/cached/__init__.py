@@ -1,1 +1,1 @@
-"""Modules that were converted before: the digest of a module, and its network in the user's cache."""
+"""Cache of converted modules: the digest that identifies a module, and its network in the user's cache."""

@@ -1,4 +1,4 @@
-"""Digest of everything on which torch's export of a module depends: attributes, tensors and files of code."""
+"""Digest (hash) of everything on which torch's export of a module depends: attributes, tensors and files of code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gensor_gym.codegen.remembered import sources
 from gensor_gym.frontends.forms import Examples
 
 OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__main__"}
-"""Top-level packages whose files need no check, because their version is in the digest."""
+"""Top-level packages whose files are not hashed, because their version is."""
 
 
 class _Canonical(pickle.Pickler):
-    """Pickles objects so that equal objects give equal bytes in every process. A digest replaces each tensor."""
+    """Pickles objects for hashing: equal objects give equal bytes in every process. Tensors are replaced by digests."""
 
     def __init__(self, whole: bool) -> None:
-        """With `whole`, digests of tensors cover the elements; otherwise only type, shape and strides."""
+        """Set what digests of tensors cover: with `whole` the elements too, otherwise only type, shape and strides."""
         self.written = io.BytesIO()
         super().__init__(self.written, protocol=4)
         self.fast = True  # without references to equal objects, which differ from process to process
@@ -53,7 +53,7 @@ class _Canonical(pickle.Pickler):
 
 
 def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | None:
-    """SHA-256 of everything on which the export of a module depends; None if a part cannot be digested.
+    """Hash everything on which torch's export of a module depends. Return the SHA-256; None if a part cannot be hashed.
 
     It covers all attributes and tensors of the module, types and shapes of the inputs, versions, and the name, size and time of
     change of each Python file that the module's code can call. It does not cover values that a program changed in these files'
@@ -74,7 +74,7 @@ def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | N
 
 
 def _files(modules: Iterable[str]) -> list[tuple[str, int, int]]:
-    """(path, size, time of change in ns) of the files of modules and of the modules that they import, sorted."""
+    """Return (path, size, time of change in ns) of the files of modules and of the modules that they import, sorted."""
     waiting, seen = list(modules), set[str]()
     found = []
     while waiting:

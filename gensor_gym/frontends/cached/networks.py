@@ -29,52 +29,71 @@ from gensor_gym.networks.network import Network, held
 
 FOLDER = "networks"
 MOST_BYTES = 64 << 20
-"""Largest number of bytes of a file, and of the constants in it that are no weights of the module."""
+"""Largest number of bytes of a stored network, and of its constants that are not weights of the module."""
+MOST_FILES = 128
+"""Number of stored networks that are kept: those written last. A module that is compiled repeatedly in training has new weights
+each time."""
 ELEMENTS = 4096
-"""Largest number of elements of a result that are compared."""
+"""Largest number of elements of one result that are compared."""
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-2}
 """Type -> largest difference between two runs of a module, as a share of the largest magnitude. Orders of sums differ."""
 
 
 @dataclass(frozen=True)
 class _Weight:
-    """A constant that equals a tensor of the module, in the data type `dtype`."""
+    """Reference to a tensor of the module by name, which replaces an equal array in a stored network.
+
+    `dtype` is the array's type.
+    """
 
     name: str
     dtype: str
 
 
 def cached_network(module: Any, example_inputs: Examples) -> Network:
-    """Network of a module, as by `torch_export.from_torch`, which is called only if the network is not in the cache.
+    """Convert a module to a network as `torch_export.from_torch` does, or read the network from the cache.
 
-    Errors are those of `from_torch`.
+    The cache has the networks of modules that were converted before. Errors are those of `from_torch`.
     """
     digest = program_digest(module, example_inputs) if isinstance(module, torch.nn.Module) else None
-    path = private_dir(FOLDER) / f"{digest}.pickle"
-    if digest is not None and (known := _read(path, module)) is not None:
+    path = None if digest is None else private_dir(FOLDER) / f"{digest}.pickle"
+    if path is not None and (known := _read(path, module)) is not None:
         return known
     from gensor_gym.frontends.torch_export import from_torch  # imports torch's export, which takes a second
 
     made = from_torch(module, example_inputs)
-    if digest is not None and (text := _text(made, module, example_inputs)) is not None:
+    if path is not None and (text := _text(made, module, example_inputs)) is not None:
         write_whole(path, text, 0o600)
+        for old in sorted(path.parent.glob("*.pickle"), key=_written, reverse=True)[MOST_FILES:]:
+            old.unlink(missing_ok=True)
     return made
 
 
+def _written(path: Path) -> float:
+    """Return the time at which a file was written; 0 if another process has removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def _read(path: Path, module: torch.nn.Module) -> Network | None:
-    """Network in a file; None if the file is missing, broken or not this user's, or if the module gives other results."""
+    """Read a network from a file.
+
+    None if the file is missing, broken or not this user's, or if the module gives other results.
+    """
     try:
         parts, constants, examples, results = pickle.loads(read_own(path))
         if not _agree(results, _results(module, examples)):
             return None
         weights = dict(_weights(module))
         return Network(constants={name: _array(one, weights) for name, one in constants.items()}, **parts)
-    except (ValueError, KeyError, TypeError, AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+    except (ValueError, KeyError, TypeError, AttributeError, ImportError, IndexError, EOFError, pickle.UnpicklingError):
         return None
 
 
 def _text(network: Network, module: torch.nn.Module, example_inputs: Examples) -> bytes | None:
-    """Content of a network's file; None if the network cannot be stored."""
+    """Encode a network with example inputs and results for a file. None if it cannot be stored."""
     examples = _copied(example_inputs)
     parts = {one.name: getattr(network, one.name) for one in fields(network) if one.name != "constants"}
     constants, results = _constants(network, module), _results(module, examples)
@@ -97,7 +116,7 @@ def _array(one: np.ndarray | _Weight, weights: Mapping[str, torch.Tensor]) -> np
 
 
 def _constants(network: Network, module: torch.nn.Module) -> dict[str, np.ndarray | _Weight]:
-    """The network's constants. A `_Weight` replaces each array that equals a tensor of the module."""
+    """Return the network's constants, with a `_Weight` in place of each array that equals a tensor of the module."""
     kinds = {value.name: value.dtype for value in network.graph.inputs if value.constant}
     shapes = {(array.shape, kinds[name]) for name, array in network.constants.items()}
     known = dict[tuple[str, tuple[int, ...], str], _Weight]()
@@ -118,7 +137,7 @@ def _copied(examples: Examples) -> Any:
 
 
 def _results(module: torch.nn.Module, examples: Any) -> list[Any] | None:
-    """Elements at equal distances of each tensor that the module returns, and other results; None if the module fails."""
+    """Run the module on example inputs. Return some elements of each tensor, and other results as text; None if it fails."""
     given = _copied(examples)
     try:
         with torch.no_grad():
@@ -134,7 +153,7 @@ def _some(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _agree(wanted: list[Any], found: list[Any] | None) -> bool:
-    """Whether two lists of results are equal, up to the rounding of sums in another order."""
+    """Return whether two lists of results are equal, up to the rounding of sums in another order."""
     return found is not None and len(wanted) == len(found) and all(map(_equal, wanted, found))
 
 

@@ -1,1 +1,1 @@
-"""Schedules of row nests on GPUs: the distribution of rows and columns over blocks and lanes, legality, cost."""
+"""Row nests (loops over rows and columns) on GPUs: the threads that compute each row, legality of schedules, analytic model."""

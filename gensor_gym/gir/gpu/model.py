@@ -1,10 +1,10 @@
-"""The analytic model of row nests on a GPU: seconds of many schedules at once.
+"""The analytic model of row nests (fused operators as loops over rows and columns) on a GPU: seconds of many schedules at once.
 
-The time of a kernel is the longest of three times, plus a share of the two shorter times, plus a launch. The three times are the
-issue slots of its instructions, the transfer of its bytes, and the successive waits of the slowest multiprocessor's blocks for
-loads, shuffles and barriers. Bytes are counted from the slices that its instructions move. The transfer rate is limited by the
-bytes in flight (Little's law). The form is our reconstruction and was not checked by measurements. Latencies and rates are the
-machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
+The time of a kernel is the longest of three times, plus a share of the two shorter times, plus the launch. The three times are:
+issuing its instructions, transferring its bytes, and the waits for loads, shuffles and barriers of the blocks that one
+multiprocessor runs in succession. Bytes are counted from the slices that the instructions move. The transfer rate is limited by
+the bytes in flight (Little's law). The form is our reconstruction and was not checked by measurements. Latencies and rates are
+the machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from gensor_gym.hardware.types import MemoryLevel
 INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
 """Number of instructions for each element, by kind of scalar function: estimates."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
-"""Number of instructions of a load or store with its address, a step's loop, a row, a pointer, and a step of a shuffled sum."""
+"""Number of instructions: of a load or store, a step's loop, a row, a row's pointer, and one step of a shuffled sum.
+
+The instructions of a load or store include its address.
+"""
 _SHUFFLE, _BARRIER = 25.0, 40.0
 """Cycles of a shuffle and of a barrier until the next instruction can start: estimates."""
 _DEPENDENT = 4.0
@@ -35,14 +38,18 @@ _DEPENDENT = 4.0
 _SECTOR = 8
 """Number of elements in a sector of 32 bytes, which is always transferred as a whole."""
 _HIDDEN = 0.2
-"""Fraction of the two shorter times that is not hidden behind the longest time."""
+"""Fraction of a kernel's two shorter times (of arithmetic, memory and waits) that is not hidden behind the longest."""
 _ALIKE = 0.9
-"""Fraction of a memory's peak rate that kernels reach: copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
+"""Fraction of a memory's peak rate that kernels reach. Copies reach 0.9 of the DRAM peak on Hopper (a rule of thumb)."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A kernel's accesses to tensors in DRAM: bytes of first accesses and of repeated loads; numbers of loads and tensors."""
+    """A kernel's accesses to tensors in DRAM.
+
+    `first` is the number of bytes of first accesses and `again` that of repeated loads. `loads` counts the load instructions
+    along columns and `tensors` the tensors that are read, at least 1 each.
+    """
 
     first: float
     again: float
@@ -51,10 +58,14 @@ class Touched:
 
 
 class GpuModel(GirModel):
-    """The analytic model of one row nest on one GPU."""
+    """The analytic model of one row nest (a fused operator as loops over rows and columns) on one GPU."""
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Seconds of one placement with many headers, float64 [B, 1 + len(TERMS)]: the total, then each term."""
+        """Predict the seconds of many schedules that keep values at the same memory levels.
+
+        Return float64 [B, 1 + len(TERMS)]: the total, then each term. `header` has the other fields of the schedules by name, [B]
+        each.
+        """
         rules = GpuRules(self.nest, self.hardware)
         teams = teams_of(self.nest, header, self.hardware)
         count = len(header["rows"])
@@ -77,7 +88,7 @@ class GpuModel(GirModel):
         return next(placement for placement, one in self._profiles.items() if one is profile)
 
     def _resident(self, teams: Teams, registers: np.ndarray, shared: np.ndarray) -> np.ndarray:
-        """Number [B] of blocks that are resident on a multiprocessor, at least 1."""
+        """Return the number [B] of blocks that one multiprocessor runs at the same time, at least 1."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         triples, inverse = np.unique(np.stack([teams.threads, registers, shared], axis=1), axis=0, return_inverse=True)
@@ -90,7 +101,10 @@ class GpuModel(GirModel):
     def _gpu_kernel(
         self, kernel: KernelProfile, graph: KernelGraph, header: Header, teams: Teams, resident: np.ndarray, footprint: int
     ) -> dict[str, np.ndarray]:
-        """Seconds [B] of each term of one kernel; `chains` are the waits."""
+        """Predict the seconds [B] of one kernel, by term of the model.
+
+        The term `chains` is the time of waits for memory and for reductions.
+        """
         hw, own = self.hardware, header["tile"] * header["vector"]
         parts, turns, blocks = teams.shares(self.nest, len(kernel.passes), header["loop"])
         steps = np.minimum(teams.steps, header["loop"]) if len(kernel.passes) == 1 else teams.steps
@@ -131,7 +145,7 @@ class GpuModel(GirModel):
 
     @property
     def _whole(self) -> float:
-        """Bytes of a value with all columns of all rows."""
+        """Number of bytes of a value that varies along rows and columns, as float32."""
         return 4.0 * self.nest.rows * self.nest.columns
 
     def _touched(self, graph: KernelGraph) -> Touched:
@@ -152,7 +166,10 @@ class GpuModel(GirModel):
         return Touched(first, again, max(loads, 1), max(len(seen), 1))
 
     def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
-        """Bytes [B] of transferred sectors that no instruction uses, because columns are strided."""
+        """Return the bytes [B] that are transferred but not used.
+
+        A sector of 32 bytes is transferred as a whole, although strided columns use only some of its elements.
+        """
         found = np.zeros(len(teams.rows))
         for one in graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):
@@ -164,7 +181,10 @@ class GpuModel(GirModel):
         return found
 
     def _lies_in(self, footprint: int) -> MemoryLevel:
-        """Memory level of a call's tensors: L2 if all fit, else DRAM, because a larger cyclic stream evicts itself."""
+        """Return the memory level from which a repeated call reads its tensors of `footprint` bytes.
+
+        It is L2 if all of them fit, else DRAM, because a larger cyclic stream evicts itself.
+        """
         l2 = self.hardware.level("l2")
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")
 

@@ -1,4 +1,4 @@
-"""Legality of a row nest's schedules on a GPU: threads, registers and shared memory of a block."""
+"""Legality of a row nest's schedules on a GPU: limits on the threads, registers and shared memory of a block."""
 
 from __future__ import annotations
 
@@ -16,42 +16,60 @@ WIDEST = 4
 OWN_REGISTERS = 40
 """Number of registers of a thread for addresses, loops and temporary values."""
 LEAST_LIVE = 2
-"""Least number of a step's values that are in registers at once, besides the rows that are kept in registers."""
+"""Least number of values of a step that are in registers at once, in addition to rows that are kept in registers."""
 
 
 class GpuRules(GirRules):
-    """The limits of one row nest on one GPU; the base class has the limits of all machines."""
+    """The limits that a GPU sets to the schedules of one row nest (a fused operator as loops over rows and columns).
+
+    The base class has the limits of all machines.
+    """
 
     @cached_property
     def across(self) -> int:
-        """Number of tensor accesses whose tiles a block transposes in shared memory (`lies_across`)."""
+        """Number of loads and stores whose rows are contiguous and whose columns are strided (`lies_across`).
+
+        A block of several rows transposes their tiles in shared memory.
+        """
         loads = (cell.made for cell in self.nest.cells if cell.is_load and cell.wide)
         stores = (to for name, to in self.nest.stores if self.nest.cell[name].wide)
         return sum(lies_across(access, self.nest.row_extents) for access in {*loads, *stores})  # type: ignore[arg-type]
 
     @cached_property
     def _joins(self) -> int:
-        """Number of reductions; each needs an element of shared memory for every warp."""
+        """Number of the nest's reductions; each needs one element of shared memory for every warp."""
         return sum(cell.is_reduction for cell in self.nest.cells)
 
     @cached_property
     def live(self) -> int:
-        """Number of a step's values in registers at once: the most loads of any pass, which are in flight together."""
+        """Number of values that a thread keeps in registers at once for a column.
+
+        It is the number of loads of the pass with most loads, because they are in flight together.
+        """
         loads = [self.nest.uses[cell.name] for cell in self.nest.cells if cell.is_load and cell.wide]
         return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
 
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
-        """Bytes of a block's shared memory with `buffers` [B] row buffers, int64 [B]."""
+        """Return the bytes of a block's shared memory, int64 [B].
+
+        `buffers` [B] is the number of values that are kept there as whole rows.
+        """
         turned = np.where(teams.rows > 1, self.across, 0) * self.nest.item_bytes * teams.rows * (teams.wide + 1)
         return buffers * teams.rows * self.row_bytes + turned + self.nest.item_bytes * self._joins * (teams.threads // 32)
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
-        """Approximate number of a thread's registers with `whole` [B] rows kept in registers, int64 [B]."""
+        """Return the approximate number of registers of a thread, int64 [B].
+
+        `whole` [B] is the number of values that are kept in registers as whole rows.
+        """
         own = header["tile"] * header["vector"] * (self.nest.item_bytes // 4)
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether no header value is larger than needed: each is 1, or half of it would not cover all rows or columns."""
+        """Return whether no field of each schedule is larger than needed, bool [B].
+
+        A value above 1 is needed if half of it would not cover all rows or columns.
+        """
         vector, tile, rows = (header[name] for name in ("vector", "tile", "rows"))
         teams = teams_of(self.nest, header, self.hardware)
         fitting = (vector <= WIDEST) & ((vector == 1) | (vector // 2 < self.nest.columns))
@@ -87,7 +105,10 @@ class GpuRules(GirRules):
         return {}
 
     def _goes_once(self, placement: tuple[Level, ...]) -> bool:
-        """Whether some kernel of a placement has a single pass, so that each of its steps is a tile of columns."""
+        """Return whether some kernel has a single pass over the columns, for the memory levels in `placement`.
+
+        Each step of such a kernel is one tile of columns instead of whole rows.
+        """
         if placement not in self._once:
             passes = passes_of(self.nest, placement)
             ends = sorted({-1, *passes.cuts, passes.nest.passes - 1})

@@ -1,11 +1,11 @@
-"""The meaning of a schedule's header on a GPU: a team of lanes works on each row, and a block has several teams.
+"""Teams of threads on a GPU: a team works on each row, and a block has several teams.
 
-A lane loads `vector` elements at once and has `tile` vectors in parallel, as on a CPU. A row's team has enough lanes for all
-columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: the warps of a block, or its teams of
-several warps. A team of less than a warp shares the warp with teams of adjacent rows. `loop` is the number of successive
-steps of a block. If a kernel has one pass, a step is one tile of columns, and blocks may share a row: each block then stores its
-part of every reduction, and a second launch combines the parts (the split in two stages). If a kernel has several passes, a step
-is all columns of its rows.
+A lane (thread) loads `vector` elements at once and has `tile` vectors in parallel, as on a CPU. The team of a row has enough
+lanes for all columns in one step, up to the limit of a block. The field `rows` is the number of IntelliGen's units of a group:
+the warps of a block, or its teams of several warps. A team of less than a warp shares the warp with the teams of adjacent rows.
+The field `loop` is the number of successive steps of a block. If a kernel has one pass over the columns, a step is one tile of
+columns, and blocks may share a row: each block then stores its part of every reduction, and a second launch combines the parts.
+If a kernel has several passes, a step is all columns of its rows.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that matter on a GPU; all other fields have their first value."""
+"""Fields of a schedule that matter on a GPU; all other fields have their first value."""
 FINISH_THREADS = 1024
 """Most threads of a block that combines the parts of one row."""
 
 
 @dataclass(frozen=True)
 class Teams:
-    """The shape of blocks for many headers, int64 [B] each."""
+    """The shape of a kernel's blocks for many schedules, int64 [B] each. A team is the lanes that share a row."""
 
     lanes: np.ndarray
     """Number of threads that share a row, a power of two."""
     rows: np.ndarray
-    """Number of rows in a step of a block, a power of two."""
+    """Number of rows that a block computes at the same time, a power of two."""
     threads: np.ndarray
     """Number of threads of a block, which are whole warps."""
     wide: np.ndarray
-    """Number of columns in a step of a team."""
+    """Number of columns that a team (the lanes that share a row) computes in one step."""
     steps: np.ndarray
-    """Number of steps for all columns."""
+    """Number of steps in which a team computes all columns of its row."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Numbers [B] of (blocks that share a row, steps of rows per block, all blocks) for a kernel with `passes` passes."""
+        """Divide the rows among blocks, for a kernel with `passes` passes over the columns.
+
+        Return (blocks that share a row, row steps of one block in succession, number of blocks), [B] each.
+        """
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)
         turns = np.maximum(loop // along, 1)
@@ -48,7 +51,7 @@ class Teams:
 
 
 def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -> Teams:
-    """Shape of blocks for many headers, whose values are int64 [B]."""
+    """Return the shape of a kernel's blocks for many schedules. `header` has the schedules' fields by name, int64 [B] each."""
     own = header["tile"] * header["vector"]
     wanted = 2 ** np.ceil(np.log2(-(-nest.columns // own))).astype(np.int64)
     lanes = np.minimum(wanted, hardware.threads_per_block // header["rows"])
@@ -59,7 +62,10 @@ def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The shape of one kernel's blocks: the fields of `Teams` and the values of the header."""
+    """The shape of one kernel's blocks for one schedule.
+
+    It has the fields of `Teams` as single numbers, and the schedule's own fields.
+    """
 
     lanes: int
     rows: int
@@ -69,7 +75,7 @@ class BlockShape:
     parts: int
     """Number of blocks that share a row."""
     turns: int
-    """Number of steps of rows that a block runs one after another."""
+    """Number of steps of rows that a block runs in succession."""
     blocks: int
     vector: int
     tile: int
@@ -78,12 +84,15 @@ class BlockShape:
 
     @property
     def finish_threads(self) -> int:
-        """Number of threads that combine the parts of a row."""
+        """Number of threads of the second launch's blocks, which combine the partial results of the `parts` blocks of a row."""
         return min(max(1 << (self.parts - 1).bit_length(), WARP), FINISH_THREADS)
 
 
 def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Hardware) -> BlockShape:
-    """Shape of the blocks of a kernel with `passes` passes for one header."""
+    """Return the shape of a kernel's blocks for one schedule with the fields `header`.
+
+    `passes` is the number of the kernel's passes over the columns.
+    """
     values = {name: np.array([value]) for name, value in header.items()}
     teams = teams_of(nest, values, hardware)
     shares = teams.shares(nest, passes, values["loop"])
@@ -94,7 +103,7 @@ def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Ha
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
-    """Whether elements of adjacent rows are contiguous in a tensor and those of adjacent columns are not.
+    """Return whether elements of adjacent rows are contiguous in a tensor, and those of adjacent columns are not.
 
     A block of several rows transposes such tiles in shared memory, so that loads and stores use whole lines of memory.
     """

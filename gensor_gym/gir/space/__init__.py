@@ -1,1 +1,1 @@
-"""A whole space of schedules: a numbering of its schedules, and tables that are indexed by the numbers."""
+"""The whole space of a fused operator's schedules: numbers of schedules, and tables that are indexed by them."""

@@ -1,1 +1,1 @@
-"""Compilation with Numba: entries for Python, parts of callers, shared units, a compile server, the notice of long compiling."""
+"""How functions are compiled with Numba: alone or inside their callers, in another process, with a notice if it is slow."""

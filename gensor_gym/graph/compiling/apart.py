@@ -20,14 +20,14 @@ from typing import Any
 from gensor_gym.graph.compiling.notice import NOTICE, QUIET
 
 MODULE = "gensor_gym.graph.compiling.apart_process"
-"""Module that the compile server runs."""
+"""Module that the process of the compile server runs."""
 
 Asked = tuple[str, str, tuple[Any, ...]]
-"""A request: module and name of a function, and the types of its arguments."""
+"""Type of a request: module and name of a function, and the types of its arguments."""
 
 
 class Apart:
-    """Requests to the compile server, which runs while requests are pending."""
+    """Client of the compile server, a second process that runs while compilations are pending."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,9 +38,9 @@ class Apart:
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
-        """Whether the server is compiling a function for these argument types; the first call requests it.
+        """Return whether the server is compiling a function for these argument types. The first call asks it to.
 
-        False if the compiled function is on disk, or will not be stored there.
+        The result is False if the compiled function is on disk, if it will not be stored there, or if no server can run.
         """
         asked = (function.py_func.__module__, function.py_func.__qualname__, types)
         with self._lock:
@@ -55,7 +55,7 @@ class Apart:
             return asked in self._awaited
 
     def _can_be(self) -> bool:
-        """No server starts after a failure, or in a worker process."""
+        """Whether a server can be started: not after a failure, and not in a worker process."""
         return not self._broken and multiprocessing.parent_process() is None
 
     def _ask(self, asked: Asked) -> None:
@@ -71,7 +71,7 @@ class Apart:
             self._ended()
 
     def _listen(self) -> None:
-        """Record finished functions. The server writes one byte for each, in the order of the requests."""
+        """Record which functions the server has finished. The server writes one byte for each, in the order of the requests."""
         done = self._process.stdout.read() if self._process is not None else b""  # type: ignore[union-attr]
         for _ in done or b"":
             self._over.add(self._awaited.pop(0))
@@ -79,7 +79,7 @@ class Apart:
             self._ended()
 
     def _ended(self) -> None:
-        """Leave pending functions to this process to compile. After a failure the server is not restarted."""
+        """Mark all pending functions as no longer awaited, so that this process compiles them. A failed server never restarts."""
         self._over.update(self._awaited)
         self._awaited.clear()
         if self._process is not None:
@@ -88,14 +88,14 @@ class Apart:
             self._process = None
 
     def end(self) -> None:
-        """End the server at once."""
+        """End the server process at once."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
                 self._ended()
 
     def forget(self) -> None:
-        """Drop the server in the child after a fork, because the server belongs to the parent."""
+        """Forget the server in a forked child, because it belongs to the parent process."""
         if self._process is not None:
             self._process.returncode = 0
             _close(self._process)
@@ -103,7 +103,7 @@ class Apart:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """OSError if the server cannot start.
+    """Start the server process. OSError if it cannot start.
 
     It gets the client's import path and a process group of its own, so that Ctrl-C in a terminal does not reach it.
     """

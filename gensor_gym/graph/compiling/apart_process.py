@@ -16,13 +16,13 @@ import time
 from importlib import import_module
 
 IDLE_S = 5.0
-"""Idle seconds after which the server ends."""
+"""Seconds without a request after which the server ends."""
 WATCH_S = 0.2
 """Seconds between two checks that the parent is alive."""
 
 
 def main() -> None:
-    """Compile the requested functions in order."""
+    """Run the compile server: compile the functions that standard input names, in order."""
     parent = int(sys.argv[1])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     requests = sys.stdin.buffer
@@ -44,7 +44,7 @@ def _is_something_there(descriptor: int) -> bool:
 
 
 def _line(descriptor: int) -> bytes:
-    """Read byte by byte, so that no part of a later line is consumed. Empty at the end of the input."""
+    """Read one line, byte by byte, so that no part of a later line is consumed. Return b"" at the end of the input."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)

@@ -19,12 +19,15 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls of all functions run interpreted until compiled; None leaves the choice to `Hurried.early`."""
+"""Whether calls of all functions run interpreted until compiled. None leaves the choice to each function (`Hurried.early`)."""
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Context in which no call waits for compilation. For calls whose interpreted run is faster than compiling."""
+    """Return a context in which calls run interpreted until their function is compiled, so no call waits for compilation.
+
+    For calls that take less time interpreted than compiling would.
+    """
     before = _hurry.set(_hurry.get() is not False)
     try:
         yield
@@ -34,7 +37,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Context in which every call waits for compilation, even inside `at_once`. For timing."""
+    """Return a context in which every call waits until its function is compiled, even inside `at_once`. For timing."""
     before = _hurry.set(False)
     try:
         yield
@@ -43,13 +46,13 @@ def waiting() -> Iterator[None]:
 
 
 class Hurried(Kept):
-    """A function whose calls may run interpreted until it is compiled: inside `at_once`, or if `early` is set."""
+    """A compiled function whose calls run interpreted until it is compiled: inside `at_once`, or if `early` is set."""
 
     early = False
     """Whether calls run interpreted until the function is compiled, unless `at_once` or `waiting` decides."""
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Numba calls this for new argument types. Return the compiled function, or meanwhile the interpreted one."""
+        """Return the compiled function, or meanwhile the interpreted one. Numba calls this for new argument types."""
         hurry = _hurry.get()
         if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)
@@ -58,7 +61,7 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """If Python raises, as for a division by zero, call the compiled function instead."""
+        """Return the result of the interpreted function. If it raises, as for a division by zero, call the compiled function."""
         try:
             return self._plain(*args)
         except Exception:  # no array has changed yet, and the compiled function decides

@@ -16,11 +16,11 @@ from numba.core.registry import CPUDispatcher
 from gensor_gym.graph.compiling.notice import NOTICE
 
 _LOOK_S = 0.02
-"""Seconds between two checks whether another process is done."""
+"""Seconds between two looks whether another process has finished compiling."""
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
-    """A Numba function that is loaded from disk if it is cached, else compiled by one process at a time."""
+    """A Numba function that is loaded from the disk cache, or else compiled by one process while others wait."""
 
     _cache: Any
     targetctx: Any
@@ -28,11 +28,11 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @property
     def keeps(self) -> bool:
-        """Whether compiled functions are cached on disk."""
+        """Whether compiled code of the function is cached on disk."""
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
-        """Whether the function, compiled for these argument types, is on disk."""
+        """Return whether compiled code of the function for these argument types is in the disk cache."""
         if not self.keeps:
             return False
         file = self._cache._cache_file
@@ -40,7 +40,10 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return name is not None and Path(file._data_path(name)).exists()
 
     def compile(self, sig: Any) -> Any:
-        """Compile like Numba, which looks on disk first, but in one process at a time (and in one thread, like Numba)."""
+        """Load or compile the function for a signature, like Numba, but in one process at a time.
+
+        Numba already allows one thread at a time.
+        """
         with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
             return super().compile(sig)
 

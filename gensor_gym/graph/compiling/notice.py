@@ -1,7 +1,7 @@
-"""A line on standard error when compiling takes long.
+"""Notice on standard error that appears when compiling takes long.
 
-Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
-print nothing, and $GENSOR_GYM_QUIET silences the notice.
+Compiled code is cached, so the notice appears once for each state of the sources; a terminal also shows progress. Worker
+processes print nothing, and $GENSOR_GYM_QUIET silences the notice.
 """
 
 from __future__ import annotations
@@ -24,24 +24,30 @@ _COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
-    """Listener that Numba calls for every function that it compiles. It prints the notice unless `silent()` holds by then."""
+    """Prints one line on standard error when Numba has compiled for long. Numba calls it for every function it compiles.
+
+    It prints nothing if `silent()` returns True by then.
+    """
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
-        """`out` returns the stream to print to, `clock` the time in seconds, and `silent` whether to print nothing."""
+        """Start with no seconds counted.
+
+        `out` returns the stream to print to, `clock` the time in seconds, and `silent` whether to print nothing.
+        """
         self._out, self._clock, self._silent = out, clock, silent
         self._depth, self._functions = 0, 0
         self._seconds, self._begin = 0.0, 0.0
         self._said = False
 
     def on_start(self, event: event.Event) -> None:
-        """Start the clock when compilation of an outermost function begins. Numba compiles its callees inside."""
+        """Start the clock when an outermost function begins to compile. Functions that it calls are compiled within its time."""
         if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
             self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """Count a compiled function. Print the notice if compiling has taken more than PATIENCE_S seconds in all."""
+        """Count a compiled function, and print the notice if compiling has taken more than `PATIENCE_S` seconds in all."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -53,7 +59,10 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Print the notice if another process has compiled for too long. Meanwhile this process waits or runs interpreted."""
+        """Print the notice if another process has compiled for more than `PATIENCE_S` seconds.
+
+        Meanwhile this process waits or runs interpreted.
+        """
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 
@@ -64,7 +73,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             out.flush()
 
     def _say(self, out: TextIO, seconds: float) -> None:
-        """On a terminal, also print the progress."""
+        """Print the notice; on a terminal, also print how many functions are compiled, and for how long."""
         self._say_once(out)
         if out.isatty():
             out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
@@ -77,7 +86,7 @@ def _is_ours(event: event.Event) -> bool:
 
 
 def _is_silent() -> bool:
-    """Workers are silent, as is a process with $GENSOR_GYM_QUIET or without standard error."""
+    """Whether the notice stays away: in workers, with $GENSOR_GYM_QUIET, and without standard error."""
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 
@@ -86,5 +95,5 @@ NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
 
 
 def watch() -> None:
-    """Listen to all compilations of the running process from now on."""
+    """Make the object `NOTICE` listen to all of Numba's compilations in this process from now on."""
     event.register(_COMPILING, NOTICE)

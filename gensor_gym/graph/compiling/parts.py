@@ -41,7 +41,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """LLVM module with the text of the part and of all its callees, each once."""
+        """Return the LLVM module with the text of the part and of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
             for library in reversed(list(self._called({self}))):  # LLVM omits functions that are not called yet
@@ -50,11 +50,14 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return self._with_called
 
     def _own(self) -> Any:
-        """LLVM module with the text of the part alone. Other modules may define the same functions again."""
+        """Return the LLVM module with the text of the part alone. Other modules may define the same functions again."""
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Libraries that the part calls, directly or through other parts, except the libraries in `met`; callees first."""
+        """Yield the libraries that the part calls, directly or through other parts, callees first.
+
+        Libraries in `met` are left out, and found libraries are added to it.
+        """
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
@@ -82,7 +85,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
 
 
 def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
-    """Numba's pipeline with `lowering` in place of Numba's own."""
+    """Return Numba's compiler pipeline with its lowering pass replaced by `lowering`."""
 
     class Compiler(CompilerBase):  # type: ignore[misc]
         def define_pipelines(self) -> list[Any]:
@@ -100,10 +103,10 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """A function that compiled functions call."""
+    """A function that compiled functions call: it is typed alone, and optimised only as part of its callers."""
 
     def add_overload(self, cres: Any) -> None:
-        """Keep a compiled overload for compiled callers. Python cannot call it."""
+        """Keep a compiled version of the function for compiled callers. Python cannot call it."""
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
@@ -121,51 +124,51 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def whole(self) -> Any:
-        """The function, compiled with all its callees, for calls from Python."""
+        """The function compiled together with all its callees, which Python can call."""
         return _WHOLE[self.py_func](self.py_func)
 
 
 class Entry(Hurried):
-    """A function that Python calls. Compiled callers use it as a part, so that LLVM optimises it inside them."""
+    """A function that Python calls. Compiled functions that call it, too, use its `part`, which LLVM optimises inside them."""
 
     @cached_property
     def part(self) -> Any:
-        """The function as a `Part`, for compiled callers."""
+        """The function as a `Part`, which compiled callers use."""
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Template of the part, by which Numba types a compiled call."""
+        """Return the typing template that Numba uses for a call from compiled code: that of the part."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """Overload of the part, to which Numba lowers a compiled call."""
+        """Return the compiled version that Numba uses for a call from compiled code: that of the part."""
         return self.part.get_overload(sig)
 
 
 class Early(Entry):
-    """An entry whose calls always run interpreted until it is compiled, for callers with few calls."""
+    """An `Entry` whose calls run interpreted until it is compiled. For functions whose first calls should not wait."""
 
     early = True
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""Python function of a part -> function that makes the part callable from Python."""
+"""Python function of a `Part` -> function that compiles it so that Python can call it."""
 
 
 def is_tried(version: str) -> bool:
-    """Whether parts were tested with a release of Numba."""
+    """Return whether `Part` was tested with this release of Numba."""
     return ".".join(version.split(".")[:2]) in TRIED
 
 
 def entry(function: Any, kind: type[Entry] = Entry, **options: Any) -> Entry:
-    """The function as an `Entry`, or as a subclass `kind`, with Numba's options."""
+    """Make a Python function an `Entry`, or an instance of the subclass `kind`, with Numba's options."""
     return kind(function, targetoptions={"nopython": True, "boundscheck": None, **options})
 
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
-    """The function as a `Part` with Numba's options; the function itself if Numba is off.
+    """Make a Python function a `Part` with Numba's options; if Numba is off, return the function itself.
 
-    `whole` compiles it for calls from Python.
+    `whole` compiles the function for calls from Python.
     """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function

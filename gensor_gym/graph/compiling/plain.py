@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Line(list[Any]):
-    """A list with the numbers of a one-dimensional array."""
+    """Numbers of a one-dimensional array as a list, which interpreted code reads faster than the array."""
 
     ndim = 1
 
@@ -38,13 +38,13 @@ class Line(list[Any]):
         return (len(self),)
 
     def copy(self) -> Line:
-        """Copy of the numbers that is not connected to an array."""
+        """Return a copy of the list that writes nothing back into the array."""
         made = Line(self._array[:0])
         made += self
         return made
 
     def put_back(self) -> None:
-        """Write only the changed numbers back into the array, because other threads may write its other elements."""
+        """Write the changed numbers back into the array, and only these: other threads may write its other elements."""
         if self != self._before:
             for at, (now, before) in enumerate(zip(self, self._before, strict=True)):
                 if now is not before:
@@ -52,15 +52,15 @@ class Line(list[Any]):
 
 
 class Lines:
-    """The numbers of an array with several axes. An index along the first axis copies that slice on first access."""
+    """Stands for an array with several axes in interpreted code. Its slices become lists when they are first read."""
 
     def __init__(self, array: np.ndarray) -> None:
-        """Keep an array [N, ..]; nothing is copied yet."""
+        """Keep an array [N, ..]. Nothing is copied yet."""
         self._array, self._copied = array, dict[int, Line | Lines]()
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A slice by its index, or a number by its indices. IndexError if out of range."""
+        """Return a slice along the first axis, given its index, or a number, given all indices. IndexError if out of range."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:
@@ -88,14 +88,14 @@ class _Numpy:
 
 
 def text_of(function: F) -> F:
-    """Python function from which a compiled function was made. Its callees are still compiled."""
+    """Return the Python function from which a compiled function was made; any other function unchanged."""
     return getattr(function, "py_func", function)
 
 
 def interpreted(function: F) -> F:
-    """A compiled function and its callees as plain Python, for callers with few calls or no time to wait.
+    """Return a version of a compiled function that runs as plain Python, together with everything that it calls.
 
-    It changes arrays as the compiled function does.
+    It changes arrays as the compiled function does. For callers with few calls, or with no time to wait for compilation.
     """
     text = over_lists(function)
 
@@ -115,11 +115,14 @@ def _copied(array: np.ndarray) -> Line | Lines:
 
 
 _made: dict[FunctionType, FunctionType] = {}
-"""Python function of a compiled function -> its copy made by `over_lists`."""
+"""Python function of a compiled function -> its copy over lists (`over_lists`)."""
 
 
 def over_lists(function: Any) -> FunctionType:
-    """Copy of a function with globals in which compiled functions are plain Python and arrays are lists of numbers."""
+    """Copy a function so that it runs as plain Python over lists of numbers.
+
+    In the copy's globals, compiled functions are such copies, too, and arrays are lists.
+    """
     text: Any = text_of(function)
     if text not in _made:
         scope = dict(text.__globals__)

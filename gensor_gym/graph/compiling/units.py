@@ -24,7 +24,7 @@ from gensor_gym.graph.compiling.parts import pipeline
 
 
 class _Load(NamedTuple):
-    """Loads or compiles a unit for known argument types, before code that calls the unit is loaded."""
+    """Loads a unit from disk, or compiles it, for given argument types, before Numba loads code that calls the unit."""
 
     module: str
     name: str
@@ -51,10 +51,13 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Unit(Hurried):
-    """A function that Python may call like any other. Compiled callers share its code."""
+    """A function that is compiled once and called by its symbol. It is never copied into compiled callers."""
 
     def compile(self, sig: Any) -> Any:
-        """Compile like Numba. Afterwards the function is on disk, and later callers get its loader instead of its text."""
+        """Load or compile the function for a signature, like Numba. The first call also stores it on disk.
+
+        Callers that are compiled later refer to the function on disk, instead of containing its code.
+        """
         with global_compiler_lock:
             entry_point = super().compile(sig)
             found: dict[tuple[Any, ...], Any] = self.overloads
@@ -71,7 +74,7 @@ _UNITS: dict[tuple[str, str], Unit] = {}
 
 
 def unit(function: Any, **options: Any) -> Unit:
-    """The function as a `Unit` with Numba's options. ValueError if other modules cannot import the function by its name."""
+    """Make a Python function a `Unit` with Numba's options. ValueError if it is not at the top level of its module."""
     if function.__qualname__ != function.__name__:
         raise ValueError(f"{function.__qualname__} is inside of a function or a class: a unit stands at the top of its module")
     made = Unit(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

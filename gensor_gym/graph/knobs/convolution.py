@@ -1,4 +1,4 @@
-"""Knob for the algorithm of a convolution."""
+"""Knob for the algorithm by which a convolution is computed, such as direct loops or a matrix product."""
 
 from __future__ import annotations
 

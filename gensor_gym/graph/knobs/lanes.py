@@ -1,4 +1,4 @@
-"""Knobs that map a warp's lanes to the threads of a block: in patches of rows and columns, interleaved or not."""
+"""Knobs that map a warp's lanes to the threads of a block: in patches of rows and columns, interleaved or in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_patches(op: Operator, hardware: Hardware, value: int) -> bool:
-    """Whether rows and columns of threads share staged elements."""
+    """Whether a patch of threads can share elements in shared memory along both rows and columns."""
     return has_staged(op) and len(op.spatial) > 1 and min(op.extents[a] for a in op.spatial[-2:]) > 1
 
 
@@ -33,15 +33,19 @@ KNOBS = (
 
 @lean
 def warp_rows(warp_tile):  # noqa: ANN001, ANN201
-    """Number of rows of threads in a warp's patch of 32 lanes, by knob warp_tile. 0 if lanes are in row order."""
+    """Return the number of rows of the thread patch that a warp covers, for an index of knob warp_tile.
+
+    The 32 lanes cover rows x columns of threads; the result is 0 if lanes are in row order instead.
+    """
     return 4 if warp_tile == 1 else 8 if warp_tile == 2 else 2 if warp_tile == 3 else 0
 
 
 @lean
 def are_warps_whole(row, ints):  # noqa: ANN001, ANN201
-    """Whether a warp's patch divides the block's threads along the two innermost spatial axes.
+    """Whether the threads of a block can be divided into the patches of rows x columns that knob warp_tile wants.
 
-    Lanes may be interleaved (lane_map) only in patches of 4 x 8 and 8 x 4. With patches, no threads may share a reduction.
+    The patches must divide the threads along the two innermost spatial axes. Lanes may be interleaved (lane_map) only in patches
+    of 4 x 8 and 8 x 4. With patches, no threads may share a reduction.
     """
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:

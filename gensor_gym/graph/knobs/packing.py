@@ -1,4 +1,4 @@
-"""Knobs for operands that a CPU copies before the computation."""
+"""Knobs for operands that a CPU copies into contiguous panels before the computation (packing)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ KNOBS = (
 
 @lean
 def is_packed_for_algorithm(row, ints):  # noqa: ANN001, ANN201
-    """Whether the program makes the copies that knob convolution needs: weights for vectors of channels, a shifted image."""
+    """Whether the program makes the copies of operands that its value of knob convolution needs.
+
+    Vectors over channels need a copy of the weights; a shifted matrix product may need a copy of the image.
+    """
     if row[CONVOLUTION] == 1:
         return row[PACK_B] == 1
     return row[CONVOLUTION] != 2 or ints[COPIED] == 0 or row[PACK_A] == 1

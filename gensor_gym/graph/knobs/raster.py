@@ -1,4 +1,4 @@
-"""Knob for the order in which blocks traverse the output."""
+"""Knob for the order in which the blocks of a GPU traverse the tiles of the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knobs of tiles staged in a GPU's shared memory: number of buffers, fragments loaded ahead, layout of rows."""
+"""Knobs of operand tiles in a GPU's shared memory: number of buffers, fragments loaded ahead, layout of rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gensor_gym.operators.types import Operator
 
 
 def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
-    """Whether staging is repeated, so that one copy may run ahead of another."""
+    """Whether a block copies tiles to shared memory in several steps, so that one copy may run ahead of another."""
     return has_staged(op) and reduction_points(op) > 1
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Whether the number of buffers is usable. Without cp.async at most 2: the second is filled through registers."""
+    """Whether a block can use this number of tile buffers. Without cp.async at most 2: the second is filled through registers."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 

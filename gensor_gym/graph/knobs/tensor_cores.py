@@ -1,4 +1,4 @@
-"""Knobs for tensor cores: the instruction, and two choices of wgmma programs, persistent blocks and clusters of blocks.
+"""Knobs for tensor cores: the instruction, and two choices of programs with wgmma: persistent blocks, clusters of blocks.
 
 Clusters of 4 are masked: they fill 16 of up to 18 multiprocessors of a GPC, and the model ignores the idle multiprocessors.
 """
@@ -43,9 +43,10 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
 
 
 PANEL = 64
-"""Contiguous columns of B in shared memory: 128 bytes of 16-bit elements."""
+"""Number of columns of B, 128 bytes of 16-bit elements, that are contiguous in shared memory."""
 EQUAL_SHARES = 2
-"""Index of the value of `persistent` with which blocks take equal shares of all steps instead of whole tiles."""
+"""Index, among the values of knob `persistent`, of the one with which blocks take equal shares of all steps instead of whole
+tiles."""
 
 KNOBS = (
     Knob(
@@ -72,13 +73,13 @@ KNOBS = (
 
 @lean
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
-    """Whether tiles fit the tensor-core instruction of the program.
+    """Whether a program's tiles fit its tensor-core instruction; True for programs on CUDA cores.
 
-    mma.sync needs multiples of 16 x 8 x INSTRUCTION_K, and one element of a window at a time. wgmma needs 64 rows (a shorter m is
-    one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in
-    each step, and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are neighbouring
-    pixels of one image, or are whole panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of
-    several rows and images, at one element of the window in each step.
+    mma.sync needs multiples of 16 x 8 x k (`INSTRUCTION_K`), and one element of a window at a time. wgmma needs 64 rows (a
+    shorter m is one tile with fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128
+    bytes along k in each step, and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are
+    neighbouring pixels of one image, or are whole panels of 64 pixels of several images. The columns of a convolution with
+    rearranged operands are pixels of several rows and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return True
@@ -107,7 +108,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixels_of(row, ints):  # noqa: ANN001, ANN201
-    """Number of pixels of one image in a register tile of wgmma, if the image is read in place."""
+    """Return how many columns a wgmma's register tile takes from one matrix, or pixels from one image."""
     pixels = 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         pixels *= row[TILE + axis]
@@ -116,7 +117,10 @@ def pixels_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
-    """Length of the instruction's fragment along an axis. A tensor-core register tile is a multiple of it."""
+    """Return the length of a tensor-core instruction's operand fragment along an axis; 1 for other axes than m, n, k.
+
+    A register tile on tensor cores is a multiple of it.
+    """
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:

@@ -1,4 +1,4 @@
-"""Knob for the number of register tiles of the reduction in one iteration of its loop."""
+"""Knob for unrolling: how many register tiles of the reduction one iteration of its loop computes."""
 
 from __future__ import annotations
 

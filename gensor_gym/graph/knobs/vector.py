@@ -1,4 +1,4 @@
-"""Knob for the number of elements that a thread copies at a time."""
+"""Knob for the number of elements that a GPU thread copies at a time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KNOBS = (
 
 @lean
 def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Upper bound of `copy_width` for any tiles, in elements."""
+    """Return the largest number of elements that `copy_width` can return for an operand, for any tiles."""
     return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 
 @lean
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Number of elements that one copy of a staged read moves into shared memory, on CUDA cores.
+    """Return how many elements of an operand a thread copies into shared memory by one load, on CUDA cores.
 
     At most knob vector, and 1 for unaligned rows. In a window it must divide the distances between rows of the tensor, between
     tiles, and between steps along every axis of a window's row. A gathered window (convolution = 3) has width 1.
@@ -49,9 +49,9 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length along a dimension of the box that a block copies to shared memory.
+    """Return the length, along one dimension, of the box of a tensor that a block copies to shared memory.
 
-    A row of a window is copied in whole copies; the first may begin before the row.
+    A row of a window is rounded up to whole copies; the first copy may begin before the row.
     """
     length = box_length(row, tensor, dimension, 1, ints)
     if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:

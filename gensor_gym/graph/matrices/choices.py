@@ -1,4 +1,4 @@
-"""Tensor-core instructions that a product may use on a machine, and the divisors of their tiles."""
+"""Tensor-core instructions that a product may use on a machine, and the numbers that must divide its tiles."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ TENSOR_TYPES = {
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
     "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""First architecture -> data type -> elements of the k axis in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma
-shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+"""First architecture -> data type -> elements along k in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma shapes
+m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then multiples of sixteen
-(PTX ISA); few columns reach little of the rate."""
+"""Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then
+multiples of sixteen (PTX ISA); few columns reach little of the rate."""
 WGMMA_ROWS = 64
-"""Rows of one wgmma (PTX ISA, m64nNk16)."""
+"""Number of rows that one wgmma computes (PTX ISA, m64nNk16)."""
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
-    """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+    """Return the values of knob `tensor_core` that an operator can use: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
-    Float32 cannot use tensor cores, because precision is part of the task. A read with another `pad_value` than 0 cannot either.
-    Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
+    Float32 cannot use tensor cores, because precision is part of the task. An operand with another `pad_value` than 0 cannot
+    either. Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
     (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
     step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
     (`is_laid_out`), unless its layout is that of a product. B is transposed (`is_transposed`) if wgmma cannot read its type in
@@ -46,9 +46,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """Smallest tile along an axis, even if the axis is shorter: 1, but an instruction along axis k on tensor cores.
+    """Return the smallest tile along an axis with which tensor cores can be used, even if the axis is shorter.
 
-    If zeros pad a step of wgmma (`is_filled_up`), the smallest tile along k is a step.
+    It is 1 for all axes but k. Along k it is one instruction, or one step of wgmma if zeros pad the step (`is_filled_up`).
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
@@ -59,9 +59,10 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 
 
 def row_step(op: Operator) -> int:
-    """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
+    """Return a divisor of the number of rows of every wgmma tile: 64, or 16 if axis m is shorter.
 
-    The instruction always computes 64 rows: it also multiplies the memory after a smaller tile, and does not store those results.
+    If m is at most 8, it is all rows (m rounded up by `longest`). The instruction always computes 64 rows: it also multiplies the
+    memory after a smaller tile, and does not store those results.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0
@@ -69,19 +70,25 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
-    """Divisor of a wgmma's number of columns."""
+    """Return a divisor of the number of columns of every wgmma."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
-    """Number of elements along k in one tensor-core instruction. ValueError if the operator cannot use the instruction."""
+    """Return the number of elements along k in one tensor-core instruction.
+
+    ValueError if the operator cannot use the instruction.
+    """
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
     return mma_types(hardware)[op.dtype]
 
 
 def mma_types(hardware: Hardware) -> dict[str, int]:
-    """Row of `TENSOR_TYPES` for a machine. Empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
+    """Return the length along k of one mma.sync on a machine, by data type.
+
+    Empty before Turing, for a CPU, and for GPUs without mma.sync.
+    """
     if not hardware.arch.startswith("sm_"):
         return {}
     number = capability(hardware)
@@ -90,6 +97,6 @@ def mma_types(hardware: Hardware) -> dict[str, int]:
 
 
 def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
-    """Whether the axes, rounded up by `longest`, are at least as long as a tile (m, n, k)."""
+    """Whether the axes m, n and k, rounded up by `longest`, are at least as long as a tile (m, n, k)."""
     extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
     return all(longest(extent) >= length for extent, length in zip(extents, tile, strict=True))

@@ -1,4 +1,4 @@
-"""Layout of a product's operands for wgmma and its tensor maps: in place, transposed, or laid out by a first kernel.
+"""Layout in memory of a product's operands for wgmma: read in place, transposed, or rearranged by a first kernel.
 
 The rules depend only on the operator. Legality, model and code generation share them.
 """
@@ -14,29 +14,33 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Types for which wgmma reads B[k, n] with n contiguous. Other types need rows of k (PTX ISA, matrix layouts of wgmma)."""
+"""Data types for which wgmma reads B[k, n] with n contiguous. For other types k must be contiguous (PTX ISA, matrix layouts of
+wgmma)."""
 SWIZZLE_BYTES = 128
-"""Bytes of a row in a wgmma program's shared memory. A step of the reduction is one such row."""
+"""Bytes of an operand's row in the shared memory of a wgmma program. A step of the reduction is one such row."""
 MAP_STEP = 8
 """Largest element stride of a tensor map (`cuTensorMapEncodeTiled`), which limits the stride of a convolution."""
 
 
 def is_transposed(op: Operator) -> bool:
-    """Whether a wgmma program of a product reads B in rows of k. A first kernel transposes B[k, n], but not B[n, k]."""
+    """Whether a wgmma program of a matrix product reads B as [n, k], with contiguous k.
+
+    If B is [k, n] in memory, a first kernel transposes it.
+    """
     return _reads_rows(op) and convolution_places(op) is None
 
 
 def is_laid_out(op: Operator) -> bool:
-    """Whether a wgmma program reads its operands with axis k innermost. Columns are then pixels of several rows and images.
+    """Whether a wgmma program of a convolution needs operands with the channels innermost in memory.
 
-    True for a convolution without the layout of a product, or whose type needs rows of k. A first kernel lays out operands
-    without rows of channels (`moved_reads`): an image [n, c, h, w], and weights [k, c, r, s].
+    True for a convolution that cannot be read in place as a matrix product, or whose type needs contiguous k. A first kernel
+    rearranges operands whose channels are elsewhere (`moved_reads`): an image [n, c, h, w], and weights [k, c, r, s].
     """
     return convolution_places(op) is not None and (_reads_rows(op) or not lies_as_product(op))
 
 
 def moved_reads(op: Operator) -> tuple[int, ...]:
-    """Indices of the reads that a first kernel lays out or transposes for a wgmma program."""
+    """Return the indices of the operands that a first kernel rearranges or transposes for a wgmma program."""
     roles = matrix_axes(op)
     if roles is None or not (is_laid_out(op) or is_transposed(op)):
         return ()
@@ -50,19 +54,19 @@ def _has_channels_last(op: Operator, read: Access) -> bool:
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma can multiply the data type and reads B in rows of k: the type needs them, or B has them."""
+    """Whether wgmma can multiply the data type, and reads B as [n, k]: its type requires this, or B is [n, k] in memory."""
     return op.dtype in WGMMA_TYPES and (op.dtype not in AS_IT_LIES or _has_rows(op))
 
 
 def _has_rows(op: Operator) -> bool:
-    """Whether B of a product has rows of k in memory, [n, k]."""
+    """Whether B of a matrix product is [n, k] in memory."""
     roles = matrix_axes(op)
     strides = op.reads[roles.b].axis_strides() if roles is not None else ()
     return roles is not None and strides[roles.k] == 1 < strides[roles.n]
 
 
 def is_folded(op: Operator) -> bool:
-    """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
+    """Whether a wgmma program of a convolution treats a whole row of its window as channels.
 
     True if neither operand has channels last, all channels at all positions of a window's row fit in one step of the reduction,
     and the channels alone fill less than a step, as in the first layers of networks with 3 or 16 channels. False for windows of
@@ -77,7 +81,10 @@ def is_folded(op: Operator) -> bool:
 
 
 def is_filled_up(op: Operator) -> bool:
-    """Whether zeros pad a wgmma's step of a laid-out convolution: if it is folded, or channels fill at least half a step."""
+    """Whether zeros fill up the reduction step of a convolution by wgmma, because its channels do not.
+
+    True if a window's row counts as channels (`is_folded`), or if channels fill at least half a step.
+    """
     roles = matrix_axes(op)
     if roles is None or not is_laid_out(op):
         return False
@@ -85,12 +92,12 @@ def is_filled_up(op: Operator) -> bool:
 
 
 def step_length(op: Operator, roles: MatrixAxes) -> int:
-    """Number of elements of the reduction in a step of wgmma: one swizzled row."""
+    """Return the number of reduction elements in one step of wgmma: 128 bytes, one swizzled row of shared memory."""
     return SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
 
 
 def lies_as_product(op: Operator) -> bool:
-    """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
+    """Whether wgmma can read both operands in place: A as rows of k, B and the output as rows of columns.
 
     True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
     the order of the image's pixels: weights [k, c], image [n, c, pixels], output [n, k, pixels] or [n, pixels, k]. At most one
@@ -118,9 +125,10 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def images_axis(op: Operator) -> int:
-    """The axis of images, if a wgmma may take columns of several images in whole panels of 64; else -1.
+    """Return the axis over the images of a batch, if a wgmma may compute columns of several images at once; else -1.
 
-    The operator is a convolution with a window of one element that is read in place as a product. The axis does not index A.
+    The operator is a convolution with a window of one element that is read in place as a product. Columns of several images are
+    whole panels of 64 pixels. The axis does not index A.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):
@@ -132,9 +140,10 @@ def images_axis(op: Operator) -> int:
 
 
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
-    """Axes of a wgmma's columns, in the operator's order. ValueError if the operator is not a product of matrices.
+    """Return the axes along which the columns of a wgmma run, in the operator's order.
 
-    With operands laid out these are all spatial axes except m, else the innermost axes with contiguous elements.
+    For a convolution with rearranged operands these are all spatial axes except m, else the innermost axes with contiguous
+    elements. ValueError if the operator is not a product of matrices.
     """
     roles = matrix_axes(op)
     if roles is None:
@@ -145,7 +154,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes that index B contiguously and the output in equal steps, and do not index A."""
+    """Return the innermost spatial axes along which B is contiguous, the output has equal steps, and A is constant."""
     found: list[int] = []
     step = op.write.axis_strides()[op.spatial[-1]]
     for axis in reversed(op.spatial):
@@ -158,15 +167,15 @@ def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
 
 
 def _move_alone(op: Operator, read: Access) -> bool:
-    """Whether at most one axis longer than 1 indexes each dimension of a read."""
+    """Whether at most one axis longer than 1 indexes each dimension of an operand."""
     return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
 
 
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: in place, with B transposed, or laid out.
+    """Whether tensor maps (descriptors for TMA copies) can describe both operands of a wgmma program.
 
-    An operand can be laid out only without groups and with strides of at most MAP_STEP. Rows of channels that are read in place
-    are multiples of 16 bytes apart.
+    An operand can be rearranged only without groups and with strides of at most `MAP_STEP`. Rows that are read in place are
+    multiples of 16 bytes apart.
     """
     if is_laid_out(op):
         image = op.reads[roles.b]
@@ -183,12 +192,12 @@ def has_maps(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
-    """Whether a read is a whole tensor: one matrix, or a batch of matrices, with the axes `inner` as (row, column)."""
+    """Whether an operand is a whole tensor: one matrix, or a batch of matrices, with the axes `inner` as (row, column)."""
     batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
     unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
     return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape
 
 
 def longest(extent: int) -> int:
-    """Longest tile of an axis: the extent rounded up to a multiple of 8, or to a power of two if it is below 8."""
+    """Return the longest tile of an axis: its extent rounded up to a multiple of 8, or to a power of two if below 8."""
     return 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8

@@ -1,1 +1,1 @@
-"""A task as tables: the layout of rows, the offsets and filling of the tables, and quantities of tiles computed from them."""
+"""A task as arrays of numbers for compiled code: their layout, how they are filled, and sizes of tiles computed from them."""

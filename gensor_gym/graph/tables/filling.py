@@ -120,7 +120,7 @@ def make_tables(
     coefficients: tuple[float, ...] = (),
     constants: tuple[float, ...] = (),
 ) -> Tables:
-    """Tables of a task.
+    """Compute the tables of a task from its operator, hardware and space.
 
     `floor` is the task's roofline floor in seconds; `coefficients` and `constants` are the fitted data of the model.
     """
@@ -147,7 +147,10 @@ def make_tables(
 
 
 def horizon(op: Operator, kind: str, knobs: int) -> int:
-    """Maximum number of steps of an episode: 16, plus 12 per level and axis longer than 1, plus 2 for each of `knobs` knobs."""
+    """Return the maximum number of steps of an episode: 16, 12 per level and axis longer than 1, 2 per knob.
+
+    `knobs` is the number of knobs with several usable values.
+    """
     return 16 + 12 * LEVELS[kind] * sum(extent > 1 for extent in op.extents) + 2 * knobs
 
 
@@ -184,7 +187,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Write the roles of axes and reads on tensor cores, and the instruction. Without tensor cores entries stay 0."""
+    """Write into `ints` which axes and operands form a product on tensor cores, and the instruction; 0 without tensor cores."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     choices = tensor_core_choices(op, hardware)
@@ -212,7 +215,10 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:
-    """Write view, coefficients, strides and whole box of tensor number `t`. ValueError for too many axes."""
+    """Write what the tables hold about tensor number `t`: view, coefficients, strides, whole box.
+
+    ValueError for too many axes.
+    """
     ints[NUM_DIMS + t] = len(access.view)
     ints[ITEM + t] = ITEM_BYTES[access.tensor.dtype]
     for d, (size, row) in enumerate(zip(access.view, access.coefficients, strict=True)):
@@ -245,7 +251,7 @@ def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
 
 
 def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:
-    """Rates of the hardware, volumes of the operator, coefficients of the model."""
+    """Return the table of floats: rates of the hardware, volumes of the operator, coefficients of the model."""
     floats = np.zeros(NUM_FLOATS, dtype=np.float64)
     levels = {level.name: level for level in hw.memory}
     inner = levels.get("l1", levels.get("shared", hw.memory[0]))

@@ -1,4 +1,4 @@
-"""Layout of a schedule's row of int32, equal for every operator and hardware.
+"""Layout of a schedule's row of int32 numbers, equal for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """
@@ -25,12 +25,15 @@ KNOB = LEVEL + 1
     PERSISTENT, CLUSTER, TENSOR_CORE, CONVOLUTION, PACK_A, PACK_B, LOOP_ORDER, PREFETCH, THREAD_SPLIT,
     ROW,
 ) = range(KNOB, KNOB + 20)  # fmt: skip
-"""Indices in a row of the knobs (`graph/knobs/`), then the length of a row. A row contains tiles [L, A], virtual threads [A], the
-level under construction, and for each knob the index of its value. Layouts, checkpoints and recorded tables depend on the
-order."""
+"""Indices of the knobs in a schedule's row (`graph/knobs/`), then ROW, the length of a row. A row contains tiles [L, A], virtual
+threads [A], the level under construction, and for each knob the index of its value. Layouts, checkpoints and recorded tables
+depend on the order."""
 NUM_KNOBS = ROW - KNOB
 
 
 def slot_of(axis: int, spatial: int) -> int:
-    """Slot of axis number `axis` of an operator with `spatial` spatial axes, which come first."""
+    """Return the slot (place in a schedule's row) of axis number `axis` of an operator.
+
+    Spatial axes come first; `spatial` is their number.
+    """
     return SPATIAL_SLOTS - spatial + axis

@@ -1,7 +1,7 @@
 """A task as three flat arrays, the input of the compiled rules and the compiled model.
 
-`ints` holds structure and limits, `floats` rates and volumes, `sizes` the concatenated ladders. Offsets are module constants, so
-that Numba folds them. `graph/tables/filling.py` fills the arrays, and `env/tasks.py` stacks those of several tasks.
+`ints` holds structure and limits, `floats` rates and volumes, `sizes` the tile sizes of all axes. Offsets are module constants,
+so that Numba folds them. `graph/tables/filling.py` fills the arrays, and `env/tasks.py` stacks those of several tasks.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ NUM_FLOATS = FUNCTIONS + 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
+    """Arrays that describe one task to compiled code: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""
 
     ints: np.ndarray
     floats: np.ndarray
     sizes: np.ndarray
 
     def ladder(self, slot: int) -> list[int]:
-        """Tile sizes of the axis in a slot, ascending."""
+        """Return the tile sizes of the axis in a slot (place of an axis in a row), ascending."""
         return self.sizes[self.ints[SIZE_START + slot] : self.ints[SIZE_START + slot + 1]].tolist()

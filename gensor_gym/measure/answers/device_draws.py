@@ -1,9 +1,9 @@
-"""Draws (random inputs with expected outputs) of operators, computed and compared on the device.
+"""Random inputs of an operator with their expected outputs ("draws"), computed and compared on the device.
 
 `reference.cu` computes references and bounds of the whole output by the rules of `expectation.py`; only verdicts are copied to
 the host. At `SPOTS` random elements and at the corners, reference and bound are compared with the host's. A difference raises
-ReferenceFault, so that no kernel is judged by a wrong reference. Operators above the limits below have references of some
-elements, computed by the host and compared on the device.
+ReferenceFault, so that no kernel is judged by a wrong reference. For operators above the limits below, the host computes
+references of some elements, and the device compares these.
 
 $GENSOR_GYM_REFERENCE is `device` (the default) or `host`. With `host`, NumPy computes all references and compares all outputs.
 """
@@ -34,7 +34,8 @@ MOST_FLOPS = 1e13
 """Largest number of operations for references of the whole output. The three draws of such a product take 1 s on an H100, and 20
 s on a GPU whose float64 rate is a 64th of its float32 rate."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""Largest accepted differences between device and host: of references as a share of the bound; of bounds, relative."""
+"""Largest accepted differences between device and host: of the reference, as a share of its error bound; of the bound, relative.
+"""
 
 
 class ReferenceFault(RuntimeError):
@@ -42,7 +43,7 @@ class ReferenceFault(RuntimeError):
 
 
 def chosen_place() -> str:
-    """Place where references are computed, from $GENSOR_GYM_REFERENCE; ValueError unless it is `device` or `host`."""
+    """Return where references are computed, `device` or `host`, from $GENSOR_GYM_REFERENCE. ValueError for another value."""
     place = os.environ.get(SETTING, PLACES[0])
     if place not in PLACES:
         raise ValueError(f"{SETTING}={place!r}: expected one of {', '.join(PLACES)}")
@@ -51,7 +52,10 @@ def chosen_place() -> str:
 
 @dataclass(frozen=True)
 class DeviceDraw:
-    """A `draw.Draw` whose arrays are on the device. Reference, bound and index are flat. It implements `draw.Expected`."""
+    """A `draw.Draw` (random inputs with the expected output) whose arrays are on the device. It implements `draw.Expected`.
+
+    The arrays of reference, bound and index have one axis.
+    """
 
     kernels: ReferenceKernels
     op: Operator
@@ -73,11 +77,14 @@ class DeviceDraw:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use."""
+        """Return the bytes of device memory that inputs, reference outputs and error bounds take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
+
+        DeviceLost if a kernel overwrote the stored inputs, reference outputs or error bounds.
+        """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -86,7 +93,10 @@ class DeviceDraw:
         return ""
 
     def fault(self, output: Array) -> str:
-        """Message about wrong elements; empty if all are right. `output` has the kernel's storage format."""
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
+
+        `output` has the kernel's storage format.
+        """
         kernels, written = self.kernels, self.op.output
         if self.index is not None and (missing := kernels.missing(output, written.dtype)):
             return unwritten_words(missing, written.size)
@@ -100,31 +110,38 @@ class DeviceDraw:
         return wrong_words(count, self.reference.size, where, value, reference, bound)
 
     def distance(self, output: Array) -> tuple[float, float]:
-        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
+        """Return (||output - reference||, ||reference||), both 2-norms. `output` has the kernel's storage format."""
         return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
 
 
 def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
-    """The host's draw of an operator. It downloads and decodes a device's output before comparing."""
+    """Wrap a draw (random inputs with the expected output) that stays on the host, for comparison with outputs on a device.
+
+    The result downloads and decodes an output before it compares.
+    """
     return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 
 def whole_bytes(op: Operator) -> int:
-    """Bytes of device memory of an operator's three draws, if they have references and bounds of the whole output."""
+    """Return the bytes of device memory that an operator's three draws take if they have references of the whole output.
+
+    A draw consists of the inputs, the reference and its error bound.
+    """
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""Function that makes the context in which the device is used."""
+"""Function that makes the context inside which the device is used, such as the timing lock."""
 
 
 def device_draws(
     kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Alone = nullcontext
 ) -> tuple[DeviceDraw, ...]:
-    """The three draws of an operator. `limit`: bytes of device memory that references of whole outputs may use.
+    """Make an operator's three draws (random inputs with expected outputs) on the device.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside `alone`.
-    ReferenceFault if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside the context
+    `alone`, such as the timing lock. `limit` is the number of bytes of device memory that references of whole outputs may use;
+    beyond it, only some elements have a reference. ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
@@ -150,7 +167,10 @@ def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...
 
 
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
-    """Compare a device's draw with the host's draw of some elements; ReferenceFault names the first element that differs."""
+    """Compare a device's reference and bound with the host's at the elements of `spot`.
+
+    ReferenceFault names the first element that differs, and the draw by the text `what`.
+    """
     assert spot.index is not None
     places = [int(place) for place in spot.index]
     references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))

@@ -1,4 +1,4 @@
-"""Draws of fused operators: the host computes the references, the device stores them and compares outputs with them.
+"""Expected outputs of fused operators: the host computes the references, the device stores them and compares outputs with them.
 
 Downloading a large output and comparing it with NumPy takes seconds, and a trial compares six outputs.
 """
@@ -33,7 +33,7 @@ class DeviceFused:
     host: Downloaded
     inputs: tuple[Array, ...]
     expected: tuple[tuple[Array, Array], ...]
-    """Reference and bound of each output, flat."""
+    """Reference and error bound of each output, as arrays with one axis."""
     sums: tuple[int, ...] = field(init=False)
     """Checksums of the arrays."""
 
@@ -48,11 +48,14 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use."""
+        """Return the bytes of device memory that inputs, reference outputs and error bounds take."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Message about a modified input; empty if no input changed. DeviceLost if a kernel overwrote arrays of this draw."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
+
+        DeviceLost if a kernel overwrote the stored inputs, reference outputs or error bounds.
+        """
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -61,7 +64,10 @@ class DeviceFused:
         return ""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements; empty if all are right. `output` is an array, or a list for several outputs."""
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
+
+        `output` is an array, or a list for several outputs.
+        """
         given = [output] if len(self.expected) == 1 else list(output)
         for array, value, (reference, bound) in zip(given, self.graph.outputs, self.expected, strict=True):
             if self.kernels.wrong(array, value.dtype, reference, bound)[0]:
@@ -69,16 +75,16 @@ class DeviceFused:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||), computed on the host."""
+        """Return (||output - reference||, ||reference||), 2-norms over all outputs, computed on the host."""
         return self.host.distance(output)
 
 
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """The host's draws, copied to the device.
+    """Copy a fused operator's draws (random inputs with expected outputs) to the device, which then compares outputs.
 
-    They stay on the host (`Downloaded`) if the device cannot compare an output's data type.
+    If the device cannot compare an output's data type, the draws stay on the host and download outputs (`Downloaded`).
     """
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):

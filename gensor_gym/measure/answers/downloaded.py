@@ -1,4 +1,4 @@
-"""Draws on the host that download a device's output to compare it."""
+"""Draws (random inputs with expected outputs) on the host that download a device's output to compare it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.measure.answers.draw import Expected
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A draw on the host for outputs on a device. It implements `draw.Expected`.
+    """A draw (random inputs with the expected output) on the host, for outputs on a device. It implements `draw.Expected`.
 
     `download` copies an array to the host. `values` downloads and decodes an output, or a list of several outputs.
     """
@@ -24,22 +24,25 @@ class Downloaded:
 
     @property
     def inputs(self) -> tuple[np.ndarray, ...]:
-        """Input arrays, on the host."""
+        """Return the input arrays, on the host."""
         return self.draw.inputs
 
     @property
     def nbytes(self) -> int:
-        """Bytes of host memory in use."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         return self.draw.nbytes
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
         return self.draw.changed([self.download(array) for array in arrays])
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements; empty if all are right. `output` has the kernel's storage format."""
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
+
+        `output` has the kernel's storage format.
+        """
         return self.draw.fault(self.values(output))
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||). `output` has the kernel's storage format."""
+        """Return (||output - reference||, ||reference||), both 2-norms. `output` has the kernel's storage format."""
         return self.draw.distance(self.values(output))

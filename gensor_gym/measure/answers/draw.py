@@ -1,4 +1,4 @@
-"""A draw: random inputs with the expected output of a kernel. Also messages about a wrong output."""
+"""A draw: random inputs with the expected output of a kernel. Also the error messages for a wrong output."""
 
 from __future__ import annotations
 
@@ -13,56 +13,64 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import random_inputs
 
 DRAWS = (0, 1, 2)
-"""Indices of a kernel's three draws. The first two are checked before timing, the first is timed, the last is checked afterwards.
+"""Indices of a kernel's three draws (random inputs with expected outputs). The first two are checked before timing, the first is
+timed, the last is checked afterwards.
 """
 _THREADED = 1 << 20
-"""Number of input elements from which each draw is generated in a thread of its own. NumPy's generator takes 10 ns per element
-and releases the interpreter's lock."""
+"""Number of input elements from which the draws are generated in parallel threads. NumPy's generator takes 10 ns per element and
+releases the interpreter's lock.
+"""
 
 
 class Expected(Protocol):
-    """Expected outputs of an operator for one set of inputs, on the host or the device."""
+    """Expected outputs of an operator for one set of random inputs (a draw), on the host or the device."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """Input arrays for the kernel."""
+        """Return the input arrays for the kernel."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of memory that inputs, reference outputs and error bounds take."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements of the output; empty if every error is within its bound."""
+        """Compare an output with the reference.
+
+        Return a message about wrong elements; empty if each error is within its bound.
+        """
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements with a known reference."""
+        """Return (||output - reference||, ||reference||), 2-norms over the elements with a known reference."""
 
 
 def changed_words(number: int) -> str:
-    """Message for an input that a kernel modified."""
+    """Return the error message for the modified input with index `number`."""
     return f"input {number} was modified"
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Message about elements that a kernel left as NaN. It is used if only some elements have a reference."""
+    """Return the error message for a kernel that left elements unwritten (they still hold the NaN that they had before).
+
+    The message is for outputs whose elements are compared with a reference only in part.
+    """
     return f"{missing} of {size} elements are NaN"
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """Message about wrong elements, with the position and value of the first."""
+    """Return the error message for wrong elements, with their number and the position and value of the first."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One set of random inputs with reference output and accepted error, both float64, on the host. It implements `Expected`.
+    """One set of random inputs with the reference output and the accepted error, both float64, on the host.
 
-    Reference and bound have the output's shape if `index` is None. Otherwise their shape is [S], for the flat output positions
-    `index` [S].
+    It implements `Expected`. Reference and bound have the output's shape if `index` is None. Otherwise their shape is [S], for
+    the flat output positions `index` [S].
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -72,18 +80,18 @@ class Draw:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
 
     def changed(self, arrays: Sequence[np.ndarray]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
             if not np.array_equal(array, sent):
                 return changed_words(i)
         return ""
 
     def fault(self, output: np.ndarray) -> str:
-        """Message about wrong elements; empty if all are right. `output` is decoded."""
+        """Compare a decoded output with the reference. Return a message about wrong elements; empty if all are right."""
         if self.index is not None:
             if missing := int(np.count_nonzero(np.isnan(output))):
                 return unwritten_words(missing, output.size)
@@ -98,7 +106,10 @@ class Draw:
         return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
 
     def distance(self, output: np.ndarray) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over the elements with a known reference. `output` is decoded."""
+        """Return (||output - reference||, ||reference||), 2-norms over the elements with a known reference.
+
+        `output` is decoded.
+        """
         values = output.reshape(-1)[self.index] if self.index is not None else output
         error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
         return float(error), float(np.linalg.norm(self.reference.ravel()))
@@ -107,7 +118,10 @@ class Draw:
 def drawn_inputs(
     op: Computation, seed: int, places: Sequence[int] = DRAWS
 ) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """For each of the draws `places`: (inputs, the random generator that drew them). Draws are independent."""
+    """Draw random inputs of an operator for each index in `places`. Return pairs (inputs, random generator that drew them).
+
+    Draws are independent of each other.
+    """
     every = np.random.default_rng(seed).spawn(len(DRAWS))
     children = [every[place] for place in places]
     if sum(tensor.size for tensor in op.inputs) < _THREADED:

@@ -54,19 +54,22 @@ from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Operator's data type -> unit roundoff of sums on tensor cores, if they keep fewer bits than the accumulator's type."""
+"""Operator's data type -> unit roundoff of sums on tensor cores, for types whose sums keep fewer bits than the accumulator's
+type.
+"""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""Largest number of operations for a reference of the whole output: it takes less than a second, six times for draws and bounds.
+"""Largest number of operations for which the whole output gets a reference. It takes less than a second, and is computed six
+times: for three draws and their bounds.
 """
 SAMPLES = 2048
 
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """Factors of the bound: steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest.
+    """Coefficients of the error bound: steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest.
 
     The module's docstring defines m, q and ref.
     """
@@ -79,7 +82,7 @@ class BoundTerms:
 
 
 def bound_terms(op: Operator) -> BoundTerms:
-    """The factors of an operator's error bound."""
+    """Return the coefficients of an operator's error bound, from its data type, its body and its epilogue."""
     exact = BODIES[op.body].exact and not op.epilogue
     computed = op.accumulator if op.output.dtype == OUTPUT[op.dtype] else "float32"
     gelu = op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue)
@@ -93,18 +96,25 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue. Its value for the inputs' magnitudes is m of the error bound."""
+    """Return the operator without the functions in its epilogue, such as gelu.
+
+    Evaluated on absolute inputs, it gives m of the bound.
+    """
     padding = abs(op.pad_value) if op.body == "multiply_add" else op.pad_value
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None), pad_value=padding)
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
-"""Function of (operator, transform) that returns outputs of the operator (all, or some elements). The transform is applied to the
-float64 inputs first."""
+"""Function of (operator, transform) that computes outputs of the operator (all, or some elements) from float64 inputs, to which
+`transform` is applied first.
+"""
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, in the reference's shape. The module's docstring has the formula."""
+    """Return the largest accepted |out - reference| of each element. The module's docstring has the formula.
+
+    `evaluate` computes the operator for given inputs; the result has the reference's shape.
+    """
     if op.epilogue and op.epilogue[-1].name == QUANTIZE:
         before = replace(op, epilogue=op.epilogue[:-1], write=replace(op.write, tensor=replace(op.output, dtype="float32")))
         value = evaluate(before, same)
@@ -120,7 +130,7 @@ def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndar
 
 
 def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndarray) -> np.ndarray:
-    """Largest accepted |out - reference| of every output element, float64 [output.shape]."""
+    """Return the largest accepted |out - reference| of every output element, float64 [output.shape]."""
     values = [decode(a, t.dtype).astype(np.float64) for a, t in zip(inputs, op.inputs, strict=True)]
     return bound_of(op, reference, lambda linear, transform: linear.reference(*map(transform, values[: len(linear.inputs)])))
 
@@ -128,9 +138,10 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 def make_draws(
     op: Computation, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Expected, ...]:
-    """Draws: random inputs with reference outputs, by default all three.
+    """Draw random inputs of an operator or fused operator, and compute the reference outputs with their error bounds.
 
-    The first two are checked before timing, and the first is timed. The third is checked afterwards.
+    `places` selects some of the three draws. The first two are checked before a kernel is timed, the first is timed, and the
+    third is checked afterwards. An operator of more than `full_flops` operations has references of some elements only.
     """
     if isinstance(op, Dataflow):
         return fused_draws(op, seed, places)
@@ -141,7 +152,10 @@ def make_draws(
 def operator_draws(
     op: Operator, seed: int, full_flops: float = FULL_FLOPS, places: Sequence[int] = DRAWS
 ) -> tuple[Draw, ...]:
-    """Draws of an operator, by default all three. Above `full_flops` operations only some elements have a reference."""
+    """Draw random inputs of an operator and compute the reference outputs with their error bounds.
+
+    `places` selects some of the three draws. Above `full_flops` operations only some elements have a reference.
+    """
     draws = []
     for inputs, rng in drawn_inputs(op, seed, places):
         if op.flops <= full_flops:
@@ -153,7 +167,7 @@ def operator_draws(
 
 
 def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, samples: int) -> Draw:
-    """A draw with references of the corners and of `samples` random elements only."""
+    """Compute reference and error bound for given inputs, only at the corners of the output and at `samples` random elements."""
     points = sample_points(op, samples, rng)
     reference = evaluate_at(op, inputs, points, same)
     bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform))
@@ -161,22 +175,28 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 
 
 Draws = Callable[..., tuple[Expected, ...]]
-"""Function of (operator, seed) that makes the three draws, or only the draws at `places`."""
+"""Function of (operator, seed) that draws inputs and computes expected outputs: all three draws, or only those at `places`."""
 HARD = 1
-"""Index of the draw that shows most faults of fused operators (`answers.fused`)."""
+"""Index of the draw (random inputs with expected outputs) that shows most faults of fused operators; see `answers.fused`."""
 
 
 class ExpectationCache:
-    """Draws of recently used operators, each made once. Beyond `limit` bytes the oldest are dropped."""
+    """Cache of random inputs and expected outputs ("draws") of recently used operators.
+
+    Beyond `limit` bytes it drops the oldest.
+    """
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
-        """`make` makes the draws; `limit` is in bytes. The draws of the last operator are always kept."""
+        """Make an empty cache of at most `limit` bytes; `make` makes an operator's draws.
+
+        The draws of the operator used last are always kept.
+        """
         self._make = make
         self._limit = limit
         self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
 
     def get(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The three draws of an operator for a seed."""
+        """Return the three draws (inputs with expected outputs) of an operator for a seed, and make them at the first request."""
         key = (op, seed)
         if key not in self._draws:
             self._draws[key] = self._make(op, seed)
@@ -186,7 +206,10 @@ class ExpectationCache:
         return self._draws[key]
 
     def hard(self, op: Computation, seed: int) -> Expected:
-        """The draw at HARD. It is not added to the cache."""
+        """Return the second (`HARD`) of an operator's three draws (inputs with expected outputs), which shows most faults.
+
+        A draw that is made for this call is not added to the cache.
+        """
         return self.get(op, seed)[HARD] if (op, seed) in self else self._make(op, seed, places=(HARD,))[0]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:

@@ -1,4 +1,4 @@
-"""Expected outputs of a fused operator's kernel: random inputs, and outputs of `dataflow.evaluate` with their bounds."""
+"""Expected outputs of a fused operator's kernel: random inputs, and the outputs of `dataflow.evaluate` with error bounds."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class FusedDraw:
-    """One set of random inputs with the expected outputs and their bounds. It implements `draw.Expected`."""
+    """One set of random inputs with the expected outputs and their error bounds. It implements `draw.Expected`."""
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[Bounded, ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of host memory that inputs, reference outputs and error bounds take."""
         parts = (array for output in self.outputs for array in (output.value, output.error))
         return sum(array.nbytes for array in (*self.inputs, *parts))
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Message about a modified input; empty if there is none."""
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not."""
         return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
 
     def fault(self, output: Any) -> str:
-        """Message about wrong elements; empty if all are right. `output` is an array, or a sequence for several outputs.
+        """Compare an output with the reference. Return a message about wrong elements; empty if all are right.
 
-        Infinities and NaN must match exactly.
+        `output` is an array, or a sequence for several outputs. Infinities and NaN must match exactly.
         """
         given = self._read(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
@@ -52,7 +52,7 @@ class FusedDraw:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """(||output - reference||, ||reference||) over all outputs."""
+        """Return (||output - reference||, ||reference||), 2-norms over all elements of all outputs."""
         given = self._read(output)
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
@@ -60,7 +60,7 @@ class FusedDraw:
 
 
     def _read(self, output: Any) -> list[np.ndarray]:
-        """Outputs as numbers: bits of bfloat16, the only unsigned integers that a fused operator writes, become float32."""
+        """Return the outputs as arrays of numbers: bfloat16, which is stored as unsigned bits, becomes float32."""
         return [decode(array, "bfloat16") for array in ([output] if len(self.outputs) == 1 else output)]
 
 
@@ -72,32 +72,36 @@ def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """The host's draw of a fused operator. It downloads a device's outputs before comparing."""
+    """Wrap a fused operator's draw (inputs with expected outputs) so that it downloads a device's outputs to compare them."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits of a fused operator that can be verified: elements of one value; evaluations of scalar functions in total.
+"""Largest operator that is verified: number of elements of one value, and number of evaluations of scalar functions in total.
 
 An element takes up to 145 bytes, an evaluation 90 ns (Intel Xeon). Larger operators would exceed a worker's five minutes for
 references, or the memory of most machines.
 """
 _LONG = 1 << 14
-"""Length from which the bound of a sum is so loose that a missing element could pass."""
+"""Number of terms from which a sum's error bound is so loose that a missing term could pass."""
 _THREADED = 1 << 22
-"""Number of elements of all values from which draws are computed in parallel, which takes a third of the time and three times the
-memory."""
+"""Number of elements of all values from which the three draws are computed in parallel, which takes a third of the time and three
+times the memory.
+"""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Factors of the hard draw's rows, cyclically. 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
+"""Factors by which the rows of the second draw's inputs are multiplied in turn. 64 makes exponentials overflow, 0 makes all
+elements equal, 1 changes nothing.
+"""
 
 
 def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tuple[FusedDraw, ...]:
-    """Independent draws of a fused operator, by default all three.
+    """Draw random inputs of a fused operator and compute the expected outputs with their error bounds.
 
-    The first two are checked before timing, and the first is timed. The third is checked afterwards. The second draw is hard: it
-    shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing eps. The others are
-    plain. With long sums the third has whole numbers, which are added without rounding, so that any missing element shows.
+    `places` selects some of the three draws. The first two are checked before a kernel is timed, the first is timed, and the
+    third is checked afterwards. The second has rows of extreme magnitudes: it shows faults that standard normal numbers hide,
+    such as a maximum that is not subtracted or a missing eps. The others have standard normal numbers. With long sums the third
+    has whole numbers instead, which are added without rounding, so that any missing element shows.
     """
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
     changes: dict[int, Callable[[np.ndarray], np.ndarray]] = {1: _hard}
@@ -116,7 +120,7 @@ def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tu
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """ValueError if verifying a fused operator would take too much time or memory.
+    """Raise ValueError if verifying a fused operator would take too much time or memory.
 
     Any `Operator` passes, because some elements of a large one are enough.
     """
@@ -131,7 +135,7 @@ def check_size(graph: Operator | Dataflow) -> None:
 
 
 def _steps(graph: Dataflow, name: str, node: Node) -> int:
-    """Number of evaluations of scalar functions."""
+    """Count the scalar functions evaluated for a node: one per call and element of a map, one per element read by a reduction."""
     if isinstance(node, Map):
         return graph.values[name].size * sum(isinstance(part, Call) for part in walk(node.expression))
     return graph.values[node.source].size if isinstance(node, Reduce) else 0
@@ -143,6 +147,6 @@ def _longest_sum(graph: Dataflow) -> int:
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """The array with its rows (along the last axis) multiplied by `_SCALES` cyclically."""
+    """Multiply the rows of an array (along its last axis) by `_SCALES` in turn. Return the product."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Loads `reference.cu` on the device and launches its kernels (entries) through CuPy or a test's replacement of CuPy.
+"""Loads `reference.cu` on the device and launches its kernels, through CuPy or a test's replacement of CuPy.
 
 The file is compiled once on a machine (1 to 2 s, cached with other cubins). It is loaded for the first reference, outside timed
 regions and verification deadlines. CuPy compiles nothing.
@@ -27,29 +27,29 @@ THREADS, TILE = 256, 64
 _PRODUCT_SHARED = 2 * 16 * 65 * 8
 _PARTIAL_SHARED = 2 * THREADS * 8
 _BLOCKS = 1024
-"""Largest number of blocks of the entries that compare arrays."""
+"""Largest number of thread blocks of the kernels that compare arrays."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Largest array that is copied whole to read some of its elements, in elements."""
+"""Largest number of elements of an array that is copied whole to read some of its elements."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
 Array = Any
-"""An array on the device."""
+"""An array on the device, of CuPy or of a test's replacement."""
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """Cubin of `reference.cu` for `arch` (such as `sm_90`), cached with kernels' cubins. Compiling needs no device."""
+    """Compile `reference.cu` for `arch` (such as `sm_90`), or return its cubin from the cache. Compiling needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
 class ReferenceKernels:
-    """The entries of `reference.cu`, loaded on one device."""
+    """The kernels of `reference.cu`, loaded on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
         """Compile for `arch`, or reuse an earlier compilation, and load; NvrtcError without a compiler.
 
-        `module` is CuPy. It is called inside `guarded()`, which translates its errors.
+        `module` is CuPy, which is called inside the context `guarded()`; the context translates its errors.
         """
         self.module = module
         self._guarded = guarded
@@ -76,7 +76,10 @@ class ReferenceKernels:
     def expected(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
     ) -> tuple[Array, Array]:
-        """(reference, bound), each float64 [size], of a plan's operator. `inputs` are on the device, with data types `dtypes`."""
+        """Compute an operator's reference output and error bound on the device. Return (reference, bound), each float64 [size].
+
+        `plan` describes the operator. `inputs` are on the device, with data types `dtypes`.
+        """
         reads = plan.read_count
         with self._guarded():
             made = [self.module.empty(size, dtype=np.float64) for _ in range(2 + plan.spread)]
@@ -100,7 +103,10 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Launch sums of products, one block per tile of rows and columns. Return arrays to keep until the stream is done."""
+        """Launch the kernel for sums of products, one block for each tile of rows and columns of the result.
+
+        Return the device arrays that must be kept until the stream is done.
+        """
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
@@ -114,7 +120,10 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """Launch a reduction, one thread per output element. Return arrays to keep until the stream is done."""
+        """Launch the kernel for a reduction, one thread per output element.
+
+        Return the device arrays that must be kept until the stream is done.
+        """
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -126,7 +135,7 @@ class ReferenceKernels:
         return [*tables, *places]
 
     def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
-        """Launch the stages of the epilogue in order. Each updates `targets` in place."""
+        """Launch the kernels of the epilogue's stages (such as bias or relu) in order. Each updates `targets` in place."""
         left = iter(zip(operands, dtypes, strict=True))
         for stage in plan.stages:
             operand, dtype = next(left) if stage.has_operand else (NULL, "float32")
@@ -137,7 +146,10 @@ class ReferenceKernels:
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """(number of elements outside their bounds, index of the first in the reference)."""
+        """Count the elements outside their error bounds. Return (their number, position of the first among the references).
+
+        `index` [size] has the output positions of the references; None if they are all positions in order.
+        """
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
@@ -155,13 +167,16 @@ class ReferenceKernels:
         return int(parts[:, 0].view(np.uint64).sum())
 
     def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
-        """(||output - reference||, ||reference||), over the output elements `index` unless it is None."""
+        """Return (||output - reference||, ||reference||), both 2-norms.
+
+        They are over the output elements at `index`, or over all elements if it is None.
+        """
         arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
 
     def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
-        """Elements of an array at flat positions, copied to the host.
+        """Copy elements of an array at flat positions to the host.
 
         A small array is copied whole, a large one element by element.
         """
@@ -172,12 +187,15 @@ class ReferenceKernels:
             return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
 
     def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """(number of faults, index of the first) over all blocks of an entry."""
+        """Launch a kernel that counts faults in each block.
+
+        Return (number of faults, index of the first fault) over all blocks.
+        """
         parts = self._partial(entry, size, arguments, np.int64)
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """Launch an entry over `size` elements. Return the results of its blocks, [blocks, 2]."""
+        """Launch a kernel over `size` elements. Return the results of its blocks, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -189,6 +207,6 @@ class ReferenceKernels:
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
-        """Launch an entry on a separate stream, which waits for the default stream."""
+        """Launch a kernel on a separate stream, which waits for the default stream."""
         with self._stream:
             self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

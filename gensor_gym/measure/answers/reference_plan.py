@@ -1,4 +1,4 @@
-"""Tables from which `reference.cu` computes an operator: parts of flat indices, to be added.
+"""Tables from which `reference.cu` computes an operator: what each index of an axis adds to the flat index of a tensor.
 
 The flat index of a load is affine in the axes, so it is the sum of one part for each group of axes. Tables of these parts replace
 divisions in the inner loop. They keep the operator's shape out of the CUDA text, so that one cubin serves all operators.
@@ -16,22 +16,25 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
-"""The struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
+"""NumPy form of the struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
-"""Tensor's data type -> its number in `reference.cu`."""
+"""A tensor's data type -> the number of this type in `reference.cu`."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
-"""Scalar functions of `reference.cu`. A function's number is its position."""
+"""Names of the scalar functions that `reference.cu` supports. A function's number there is its position here."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Operator bodies that `reference.cu` supports. The host computes references of other bodies."""
+"""Bodies of operators, such as `multiply_add`, that `reference.cu` supports. The host computes references of other bodies."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
-"""Stage of an epilogue -> its function."""
+"""Name of an epilogue's stage -> the scalar function that computes it."""
 _FREE = 1 << 30
-"""Limit for an index that is never out of bounds."""
+"""Size that is used for a dimension whose index is never out of bounds."""
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """A stage of the epilogue: its function's number, and its operand. Output i reads element (i // inner) % size of it."""
+    """A stage of the epilogue: the number of its function, and the shape of its operand if it has one.
+
+    For output element i it reads element (i // inner) % size of the operand.
+    """
 
     function: int
     has_operand: bool
@@ -41,7 +44,10 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A read: for each group of axes, PLACE [points] with parts of the flat index. `limits`: sizes of the padded dimensions."""
+    """Tables for one input: for each group of axes, what each point of these axes adds to the input's flat index.
+
+    `places` maps a group to its table, of type `PLACE` [points]. `limits` are the sizes of the input's padded dimensions.
+    """
 
     places: dict[str, np.ndarray]
     limits: tuple[int, int]
@@ -49,11 +55,11 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class ReferencePlan:
-    """An operator for `reference.cu`. `body` is the operator's; a map has no tables.
+    """An operator as tables for `reference.cu`. `body` is the operator's body; a map has no tables.
 
-    Groups of axes: `rows`, `columns` and `batch` are spatial, `deep` is reduced. `outputs` has the parts of the output's flat
-    index for each spatial group, int64 [count]. In a product, only the first read uses the axes of `rows`, and only the second
-    read those of `columns`.
+    The axes are in four groups: `rows`, `columns` and `batch` are spatial, `deep` is reduced. `outputs` maps each spatial group
+    to what its points add to the output's flat index, int64 [count]. In a product, only the first input uses the axes of `rows`,
+    and only the second input those of `columns`.
     """
 
     body: str
@@ -68,12 +74,12 @@ class ReferencePlan:
     spread: bool
 
     def count(self, group: str) -> int:
-        """Number of points of a group of spatial axes."""
+        """Return the number of points of a group of spatial axes: the product of their extents."""
         return len(self.outputs[group])
 
 
 def plan_of(op: Operator) -> ReferencePlan:
-    """Tables from which `reference.cu` computes an operator; ValueError names the unsupported part."""
+    """Return the tables from which `reference.cu` computes an operator. ValueError names a part that it does not support."""
     groups = _groups(op)
     reads: tuple[ReadPlan, ...] = ()
     outputs: dict[str, np.ndarray] = {}
@@ -101,7 +107,10 @@ def plan_of(op: Operator) -> ReferencePlan:
 
 
 def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
-    """Group -> axes. With one read the spatial axes are split into two groups, so that both tables stay short."""
+    """Split an operator's axes into groups. Return the axes of `deep`, `batch`, `rows` and `columns` by name.
+
+    With one input, the spatial axes are split into `rows` and `columns` so that both tables stay short.
+    """
     groups = {"deep": op.reduce, "batch": (), "rows": (), "columns": ()}
     if is_product(op):
         if op.divisor != 1 or op.pad_value != 0.0:
@@ -118,7 +127,7 @@ def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
 
 
 def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
-    """All points of some axes in order, int64 [points, all axes]. The other axes are 0."""
+    """Return all points of some axes in order, int64 [points, all axes]: their index along each axis, 0 along the other axes."""
     inside = np.indices([op.extents[a] for a in axes]).reshape(len(axes), -1).T if axes else np.zeros((1, 0), np.int64)
     grid = np.zeros((len(inside), len(op.extents)), dtype=np.int64)
     grid[:, list(axes)] = inside
@@ -126,7 +135,10 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """Part of the flat index for each point of a grid, without the offset: PLACE [points]."""
+    """Return what each point of `grid` adds to the flat index of an access, and to the indices along `padded`.
+
+    The result is [points] of type `PLACE`. The access's constant offset is not included.
+    """
     parts = np.zeros(len(grid), dtype=PLACE)
     parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)
     for name, dimension in zip(("u", "v"), padded, strict=False):
@@ -135,7 +147,10 @@ def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.n
 
 
 def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
-    """Tables of a read. Its offset is added to the table of `batch` for a product, otherwise to that of `rows`."""
+    """Return the tables of one input.
+
+    The access's offset is added once: to the table of `batch` for a product, else of `rows`.
+    """
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
     if len(padded) > 2:
@@ -150,7 +165,10 @@ def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> Re
 
 
 def _stage_plan(op: Operator, name: str, access: Access | None) -> StagePlan:
-    """Plan of a stage whose operand is indexed by one dimension of the output, or like the output."""
+    """Return the plan of an epilogue's stage.
+
+    ValueError unless one output dimension, or the whole output, indexes its operand.
+    """
     function = FUNCTIONS.index(STAGES[name])
     if access is None:
         return StagePlan(function, False)

@@ -1,4 +1,4 @@
-"""Values of single output elements of operators that are too large to compute whole."""
+"""Computes single output elements of operators that are too large to compute whole."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gensor_gym.operators.types import Access, Operator
 Transform = Callable[[np.ndarray], np.ndarray]
 """Function of the float64 values that are read: the identity, or for error bounds the absolute value or the square."""
 _CHUNK = 1 << 22
-"""Largest number of elements that are read at once."""
+"""Largest number of elements that are read from an input at once."""
 
 
 def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Points of the iteration space, int64 [S, A]: all corners and `count` random points. Reduce axes are 0."""
+    """Return points of an operator's iteration space, int64 [S, A]: all corners and `count` random points. Reduce axes are 0."""
     spatial = np.array([n if a in op.spatial else 1 for a, n in enumerate(op.extents)], dtype=np.int64)
     random = (rng.random((count, len(spatial))) * spatial).astype(np.int64)
     corners = np.stack(np.meshgrid(*([0, n - 1] for n in spatial), indexing="ij"), axis=-1).reshape(-1, len(spatial))
@@ -26,7 +26,7 @@ def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def output_index(op: Operator, points: np.ndarray) -> np.ndarray:
-    """Flat position of every point in the output, int64 [S]."""
+    """Return the flat position in the output of every point, int64 [S]."""
     return points @ np.array(op.write.axis_strides(), dtype=np.int64)
 
 
@@ -36,9 +36,9 @@ def same(values: np.ndarray) -> np.ndarray:
 
 
 def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same) -> np.ndarray:
-    """Output elements at `points` [S, A]: float64 [S]. `transform` is applied to the values that are read.
+    """Compute the output elements at `points` [S, A] of the iteration space: float64 [S].
 
-    `inputs` are in the operator's order.
+    `inputs` are in the operator's order. `transform` is applied to the values that are read, such as the absolute value.
     """
     reads = len(op.reads)
     out = _body(op, inputs[:reads], points, transform)
@@ -54,7 +54,7 @@ def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, 
 
 
 def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform) -> np.ndarray:
-    """Output elements before the epilogue, float64 [S], computed in chunks of points that bound the memory."""
+    """Compute the output elements at `points` before the epilogue, float64 [S], in chunks that bound the memory."""
     steps = np.zeros((1, len(op.extents)), dtype=np.int64)
     if op.reduce:
         grid = np.indices([op.extents[a] for a in op.reduce]).reshape(len(op.reduce), -1).T
@@ -68,7 +68,7 @@ def _body(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transf
 def _reduced(
     op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, steps: np.ndarray, transform: Transform
 ) -> np.ndarray:
-    """Output elements before the epilogue, for points [S, A] and reduction steps [R, A]."""
+    """Compute the output elements at `points` [S, A] before the epilogue: reduce over the reduction points `steps` [R, A]."""
     values = [_gather(r, x, points, steps, op.pad_value, transform) for r, x in zip(op.reads, inputs, strict=True)]
     if op.body == "map":
         return (UNARY if len(values) == 1 else BINARY)[op.function](*(v[:, 0] for v in values))
@@ -78,10 +78,10 @@ def _reduced(
 def _gather(
     access: Access, array: np.ndarray, points: np.ndarray, steps: np.ndarray, pad_value: float, transform: Transform
 ) -> np.ndarray:
-    """Transformed values of an access at every point plus every step, float64 [S, R]; the pad value outside the view.
+    """Return what an access reads at every output point plus every reduction point: float64 [S, R].
 
-    An index is affine, so it is a part of the point plus a part of the step. Only padded dimensions are checked element by
-    element.
+    `transform` is applied to the elements that are read. Outside the tensor the value is `pad_value`. An index is affine, so it
+    is a part of the output point plus a part of the reduction point. Only padded dimensions are checked element by element.
     """
     coefficients = np.array(access.coefficients, dtype=np.int64).T
     start, more = points @ coefficients + np.array(access.offset, dtype=np.int64), steps @ coefficients

@@ -1,7 +1,7 @@
-"""Torch's own kernels, timed in the worker for comparison with generated kernels.
+"""Torch's own kernels, timed in the worker process for comparison with generated kernels.
 
-`operators/kinds` names the torch function of a kind of operators; others are derived from the accesses. Torch is imported when
-used.
+`operators/kinds` names the torch function of a kind of operators; others are derived from the operator's accesses. Torch is
+imported when used.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0, "float8_e4m3fn": 3e-2}
-"""Operator's data type -> accepted ||out - reference|| / ||reference||. Winograd and FFT convolutions are within 2e-5, but single
-elements would fail the bound for generated kernels. TF32 errs by 3e-4, which is too much for float32."""
+"""Operator's data type -> largest accepted ||out - reference|| / ||reference|| of torch's result. Winograd and FFT convolutions
+are within 2e-5, but single elements would fail the bound for generated kernels. TF32 errs by 3e-4, which is too much for float32.
+"""
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for the operator with its epilogue. `tensors` are in the operator's order.
+    """Return a function that calls torch for the operator with its epilogue. `tensors` are in the operator's order.
 
     ValueError for an unsupported operator or stage.
     """
@@ -61,9 +62,10 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _call_by_accesses(op: Operator) -> Callable[..., Any]:
-    """Torch function derived from the accesses: elementwise for a map, otherwise einsum, sum or maximum over plain indices.
+    """Derive the torch function from an operator's accesses: an elementwise function, einsum, sum or maximum.
 
-    ValueError if an index is not a single axis, as in windows.
+    ValueError if an index of a tensor is not a single axis, as in windows, and in other cases that none of these functions
+    computes.
     """
     import torch
     from torch.nn import functional
@@ -84,9 +86,10 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for an int8 operator with int32 results, matrix by matrix; ValueError if torch has none.
+    """Return a function that calls torch for an int8 operator with int32 results, matrix by matrix.
 
-    Torch's other int8 operators overflow int8 or round to a scale, so they are no baselines.
+    ValueError if torch has no such operator. Torch's other int8 operators overflow int8 or round to a scale, so they are no
+    baselines.
     """
     import torch
 
@@ -104,7 +107,7 @@ def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
+    """Return a function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
 
     Sums accumulate on tensor cores only, as in generated kernels, which is the fastest way. The library needs the second matrix
     in column-major order: a row-major matrix is transposed at every call.
@@ -122,7 +125,7 @@ def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _batched(a: Any, b: Any) -> Any:
-    """int32 products [B, M, N] of int8 [B, M, K] and [B, K, N]."""
+    """Multiply int8 matrices [B, M, K] and [B, K, N] by torch. Return the int32 products [B, M, N]."""
     import torch
 
     out = a.new_empty((a.shape[0], a.shape[1], b.shape[2]), dtype=torch.int32)
@@ -162,7 +165,7 @@ def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
 
 
 def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu") -> list[Any]:
-    """Copies of the inputs as torch tensors on a device."""
+    """Copy the inputs to torch tensors on a device."""
     import torch
 
     tensors = []
@@ -174,7 +177,10 @@ def tensors_of(op: Operator, inputs: tuple[np.ndarray, ...], device: str = "cpu"
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Message if ||output - reference|| > tolerance * ||reference|| over the elements with a known reference; else empty."""
+    """Check an output by ||output - reference|| <= tolerance * ||reference||, over the elements with a known reference.
+
+    Return a message if the shape or the distance is wrong; else an empty text.
+    """
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)
@@ -202,7 +208,7 @@ def keep_freed_memory() -> None:
 
 
 class TorchBaseline:
-    """Torch's kernel for an operator on given inputs, on the CPU with a fixed number of threads."""
+    """Torch's kernel for an operator with given inputs, on the CPU with a fixed number of threads."""
 
     def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
         """Copy the inputs and choose torch's function; `prepacked` uses oneDNN with prepacked weights."""
@@ -215,7 +221,7 @@ class TorchBaseline:
         self._function = (prepacked_function if prepacked else torch_function)(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
-        """Result of one call in the kernel's storage format: bfloat16 as its bits."""
+        """Call torch once. Return the result in the kernel's storage format: bfloat16 as its bits."""
         with self._torch.inference_mode():
             result = self._function()
         if self._dtype == "bfloat16":
@@ -223,7 +229,7 @@ class TorchBaseline:
         return result.numpy()
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw; empty if it is right.
+        """Compare one call's result with the reference of `draw`. Return a message about a wrong output; empty if it is right.
 
         Torch rounds 16-bit floats after each stage, generated kernels round once. So the 2-norm of the whole output is checked
         for these types.
@@ -234,7 +240,7 @@ class TorchBaseline:
         return draw.fault(output)
 
     def time(self, calls: int) -> float:
-        """Seconds that `calls` calls take."""
+        """Return the seconds that `calls` calls take."""
         function = self._function
         with self._torch.inference_mode():
             start = time.perf_counter()

@@ -25,19 +25,19 @@ from gensor_gym.operators.images import names_orders
 from gensor_gym.operators.types import Operator
 
 GRAPH_CALLS = 128
-"""Number of calls in one graph, as in `devices/cuda.py`."""
+"""Number of calls that one CUDA graph contains, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
 LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("conv2d", False): ("torch.nhwc",),
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""(operator's name, whether its type has 8 bits) -> baselines that call torch with another memory layout."""
+"""(operator's name, whether its type has 8 bits) -> additional baselines, which call torch with another memory layout."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
 class Replayed:
-    """A torch function on GPU 0. It is timed by replaying CUDA graphs of many calls on one stream."""
+    """A torch function on GPU 0, captured in CUDA graphs of many calls, which are replayed on one stream to time it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         """Call the function a few times, so that torch chooses and compiles its kernels."""
@@ -54,7 +54,7 @@ class Replayed:
         torch.cuda.synchronize()
 
     def time(self, calls: int) -> float:
-        """Seconds between events around `calls` calls on one stream."""
+        """Return the seconds between events around `calls` calls on one stream."""
         torch = self._torch
         whole, rest = divmod(calls, GRAPH_CALLS)
         graphs = [self._graph(part) for part in [GRAPH_CALLS] * whole + [rest] * (rest > 0)]
@@ -80,7 +80,7 @@ class Replayed:
 
 
 class TorchCudaBaseline(Replayed):
-    """Torch's kernel for an operator on given inputs, on GPU 0."""
+    """Torch's kernel for an operator with given inputs, on GPU 0."""
 
     def __init__(
         self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
@@ -105,7 +105,10 @@ class TorchCudaBaseline(Replayed):
         super().__init__(function)
 
     def output(self) -> Any:
-        """Result of one call in the kernel's storage format: bfloat16 as its bits, elements in the output's order."""
+        """Call torch once.
+
+        Return the result in the kernel's storage format: bfloat16 as its bits, elements in the output's order.
+        """
         torch = self._torch
         with torch.no_grad():
             result = self._function().contiguous()
@@ -114,12 +117,12 @@ class TorchCudaBaseline(Replayed):
         return self._wrap(bits)
 
     def fault(self, draw: Expected) -> str:
-        """Message if the whole output is too far from the reference in the 2-norm; empty if it is right."""
+        """Compare one call's result with the reference in the 2-norm. Return a message if it is too far; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors in the memory layout that the baseline `kind` uses. Shapes and values are unchanged."""
+    """Return the tensors copied to the memory layout of the baseline `kind`, such as NHWC. Shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":
@@ -146,18 +149,18 @@ def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _on_host(tensor: Any) -> np.ndarray:
-    """NumPy array of a tensor. Bits of bfloat16 are unsigned."""
+    """Copy a tensor to a NumPy array. bfloat16 becomes its bits, as unsigned integers."""
     array = tensor.cpu().numpy()
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Baselines in `LAYOUTS` for an operator; none if the operator names an order of its tensors."""
+    """Return the baselines of `LAYOUTS` that apply to an operator. There are none if the operator names an order in memory."""
     return () if names_orders(op) else LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 
 def check_bytes(op: Operator) -> None:
-    """ValueError if torch refuses the sizes of an 8-bit product on a GPU. Without the check cuBLAS would fail later."""
+    """Raise ValueError if torch refuses the sizes of an 8-bit product on a GPU. Without the check cuBLAS would fail later."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)
@@ -171,7 +174,10 @@ def check_bytes(op: Operator) -> None:
 
 
 def _inductor_options(op: Operator) -> dict[str, Any]:
-    """Options of torch.compile. Matrix products use tuned Triton templates, since the default calls the eager libraries."""
+    """Return the options of torch.compile for an operator.
+
+    Matrix products use tuned Triton templates, since the default calls the eager libraries.
+    """
     if op.name in ("gemm", "batched_gemm"):
         return {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
     return {"max_autotune_pointwise": True}

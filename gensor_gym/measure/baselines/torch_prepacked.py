@@ -16,7 +16,7 @@ DTYPES = ("float32", "bfloat16")
 
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """Function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, then optionally bias, then relu or gelu.
+    """Return a function that calls oneDNN with prepacked weights: gemm or conv2d of `DTYPES`, optional bias, relu or gelu.
 
     ValueError for any other operator, or if oneDNN has no kernel of the type for this processor.
     """
@@ -35,7 +35,10 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """Function that computes a matrix product; oneDNN takes B transposed and chooses B's layout for the number of rows of A."""
+    """Return a function that computes a matrix product by oneDNN from weights that are reordered now.
+
+    oneDNN takes B transposed, and chooses B's layout for the number of rows of A.
+    """
     import torch
 
     call = torch.ops.mkldnn._linear_pointwise
@@ -55,5 +58,5 @@ def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[A
 
 
 def _pair(value: Any) -> list[int]:
-    """(height, width) of one integer or a pair."""
+    """Return [height, width] from one integer or a pair."""
     return [value, value] if isinstance(value, int) else list(value)

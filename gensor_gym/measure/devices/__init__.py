@@ -1,1 +1,1 @@
-"""Devices of a worker: CPUs and CUDA devices, their buffers, clocks and drift anchor."""
+"""Devices on which a worker runs kernels: CPUs and CUDA devices, their buffers, clocks and drift anchor (a fixed kernel)."""

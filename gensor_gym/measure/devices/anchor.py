@@ -20,7 +20,7 @@ _SAMPLES = 5
 
 
 class Anchor:
-    """Times a fixed kernel after every `TimingRules.anchor_every` trials."""
+    """Times a fixed kernel (the drift anchor) again after every `TimingRules.anchor_every` trials."""
 
     def __init__(self, timer: Timer) -> None:
         self.timer = timer
@@ -29,7 +29,10 @@ class Anchor:
         self._when = 0.0
 
     def refresh(self, rules: TimingRules) -> None:
-        """Count a trial, and time the anchor if it is due. Call it only while nothing else is timed."""
+        """Count one trial. Time the drift anchor (a fixed kernel) again if enough trials have passed.
+
+        Call it only while nothing else is timed.
+        """
         if self._seconds is None or self._trials >= rules.anchor_every:
             calls = calls_per_sample(warm_up(self.timer, rules), rules)
             self._seconds = statistics.median(sample(self.timer, calls) for _ in range(_SAMPLES))
@@ -37,18 +40,21 @@ class Anchor:
         self._trials += 1
 
     def conditions(self) -> dict[str, object]:
-        """`anchor_seconds` (seconds of one call), `anchor_at` (when, seconds since 1970); empty before the first timing."""
+        """Return the drift anchor's last timing: `anchor_seconds` per call, and `anchor_at` in seconds since 1970.
+
+        Empty before the first.
+        """
         return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
 
 
 def anchor_text() -> str:
-    """C source of the anchor."""
+    """Return the C source of the drift anchor, the fixed kernel that shows how the machine's speed changes."""
     return Path(__file__).with_name("anchor.c").read_text("utf-8")
 
 
 @functools.cache
 def cpu_anchor() -> Timer:
-    """Timer of the anchor on one thread of a CPU. The anchor is compiled at the first call on a machine."""
+    """Return a function that times the drift anchor on one CPU thread. The first call on a machine compiles it."""
     library = ctypes.CDLL(str(compile_text(anchor_text(), ARCH)))
     # Buffers like a kernel's: the address of a NumPy array would differ from process to process.
     buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Compiled C kernels in a worker: buffers between guard words, the shared thread pool, timing in C."""
+"""Runs compiled C kernels in a worker: buffers between guard words, the shared thread pool, timing in C."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _MOST_DRAWS = 1 << 30
-"""Largest number of bytes of cached draws."""
+"""Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
 
 class CpuDevice:
-    """This machine's processor. The next kernel of the same operator uses the same input buffers."""
+    """This machine's processor as the device of a worker. Input buffers are reused for the next kernel of the same operator."""
 
     exclusive = False
 
     def __init__(self) -> None:
-        """Make the drift anchor before any kernel is loaded."""
+        """Compile and load the drift anchor (a fixed kernel that is timed now and then) before any other kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -43,15 +43,15 @@ class CpuDevice:
         self._inputs: list[GuardedBuffer] = []
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """The operator's draws, computed by NumPy."""
+        """Draw the operator's random inputs and compute the expected outputs, by NumPy."""
         return make_draws(op, seed, places=places)
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines: torch's own kernel in the operator's layout."""
+        """Return the torch baselines for an operator: only torch's own kernel in the operator's layout."""
         return ("torch",)
 
     def load(self, built: Built, threads: int) -> LoadedC:
-        """Load a shared library. LaunchError if the loader refuses it or it lacks the kernel's entry."""
+        """Load a kernel's shared library. LaunchError if the loader refuses it, or if it lacks the kernel's function."""
         op = built.kernel.operator
         if op != self._operator:
             self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET) for t in op.inputs]
@@ -59,7 +59,7 @@ class CpuDevice:
         return LoadedC(built, threads, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on `threads` threads; ValueError for a fused operator or a kind of GPUs."""
+        """Return torch's kernel on `threads` threads. ValueError for a fused operator, and for a `kind` that only GPUs have."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):
@@ -97,7 +97,7 @@ class LoadedC:
         self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack frozen weights."""
+        """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack constant weights."""
         for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
         self.poison()
@@ -112,7 +112,7 @@ class LoadedC:
             output.poison()
 
     def time(self, calls: int) -> float:
-        """Seconds of `calls` calls, measured in C by the monotonic clock."""
+        """Return the seconds of `calls` calls, measured in C by the monotonic clock."""
         return self._call(self._entry, calls)
 
     def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
@@ -121,16 +121,19 @@ class LoadedC:
         return load_runtime().gg_time(*arguments, calls)
 
     def read(self) -> np.ndarray | list[np.ndarray]:
-        """The decoded output, or a list of several outputs."""
+        """Return the decoded output, or a list of several outputs."""
         found = [decode(output.array, dtype) for output, dtype in zip(self._outputs, self._dtypes, strict=True)]
         return found[0] if len(found) == 1 else found
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output in the buffers; empty if it is right."""
+        """Compare the output buffers with the reference of `draw`.
+
+        Return a message about wrong elements; empty if all are right.
+        """
         return draw.fault(self.read())
 
     def damage(self, draw: Expected) -> str:
-        """Message about overwritten guard words or modified inputs; empty if there are none."""
+        """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
         outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
@@ -145,7 +148,7 @@ class LoadedC:
 
 @contextmanager
 def _file_of(built: Built) -> Iterator[str]:
-    """Path of the kernel's library: its file, or a temporary copy of the content that was sent with the kernel.
+    """Context with the path of the kernel's library: its file, or a temporary copy of the content that was sent with the kernel.
 
     The copy has a new name each time, because a loader returns the loaded library for a known name. OSError if the content was
     refused.
@@ -163,7 +166,7 @@ def _file_of(built: Built) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def processor_name() -> str:
-    """Model name of this machine's processor."""
+    """Return the model name of this machine's processor."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

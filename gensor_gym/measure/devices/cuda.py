@@ -1,4 +1,4 @@
-"""Cubins in a worker, through CuPy: buffers between guard words, CUDA graphs of many calls, times from events.
+"""Compiled CUDA kernels (cubins) in a worker, through CuPy: guarded buffers, CUDA graphs of many calls, times from events.
 
 Caches are warm: L2 keeps the data of the previous call. A sample is measured by one pair of events around graphs of many calls.
 It includes neither Python nor the launch queue, so it is the time of a call on a busy GPU.
@@ -36,7 +36,9 @@ _GUARD_BYTES = 4096
 _GUARD = 0xA5
 _GRAPH_CALLS = 128
 _MOST_DRAWS = 8 << 30
-"""Largest number of bytes of device memory for cached draws. A quarter of the device's memory is the other limit."""
+"""Largest number of bytes of device memory for cached inputs and expected outputs. A quarter of the device's memory is the other
+limit.
+"""
 _STATIC_SHARED = 48 * 1024
 _STICKY = re.compile(
     r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
@@ -61,7 +63,10 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Context for computing or comparing references. A refusal becomes ReferenceFault, since no kernel is at fault."""
+    """Context in which references are computed or compared.
+
+    A CUDA error becomes ReferenceFault, because no kernel is at fault.
+    """
     try:
         with translated():
             yield
@@ -78,7 +83,10 @@ def _download(array: Any) -> np.ndarray:
 
 
 def tensor_array(tensor: Any) -> Any:
-    """CuPy array of a torch tensor's memory. 16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs."""
+    """Return a CuPy array of a torch tensor's memory.
+
+    16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs.
+    """
     array = cupy.asarray(tensor)
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
@@ -118,7 +126,7 @@ class DeviceBuffer:
 
 
 class CudaDevice:
-    """GPU 0. The next kernel of the same operator uses the same input buffers."""
+    """GPU 0 as the device of a worker. Input buffers are reused for the next kernel of the same operator."""
 
     exclusive = True
 
@@ -142,9 +150,10 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """The operator's draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
+        """Draw the operator's random inputs and compute the expected outputs.
 
-        For fused operators NumPy computes the references, and the device compares.
+        This happens on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`. For fused operators NumPy computes the
+        expected outputs, and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
@@ -156,7 +165,10 @@ class CudaDevice:
         return tuple(made[place] for place in places)
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """The host's draws, copied to the device. If they do not fit there, outputs are downloaded for comparison."""
+        """Copy a fused operator's draws (inputs with expected outputs) to the device.
+
+        If they do not fit there, or if `on_host`, they stay on the host and outputs are downloaded for comparison.
+        """
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()
@@ -165,7 +177,7 @@ class CudaDevice:
         return tuple(downloaded_fused(draw, _download) for draw in draws)
 
     def _reference_kernels(self) -> ReferenceKernels:
-        """Kernels of `reference.cu`, loaded at the first call; ReferenceFault if they do not compile."""
+        """Return the kernels of `reference.cu`, loaded at the first call. ReferenceFault if they do not compile."""
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
@@ -174,7 +186,10 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Kinds of torch baselines, one per available layout. Torch is imported here, before the timing lock is held."""
+        """Return the torch baselines for an operator, one per available layout.
+
+        Torch is imported here, before the timing lock is held.
+        """
         with suppress(ImportError):  # without torch no kind is used
             import torch  # noqa: F401
 
@@ -196,7 +211,10 @@ class CudaDevice:
             return LoadedCubin(self, built, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this GPU, for a layout or compiler (`kind`); ValueError for a fused operator or prepacked weights."""
+        """Return torch's kernel on this GPU for a layout or compiler (`kind`).
+
+        ValueError for a fused operator or prepacked weights.
+        """
         from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
@@ -211,7 +229,10 @@ class CudaDevice:
 
 
 class LoadedCubin:
-    """One loaded CUDA kernel (launches in order) with its buffers. It implements `trial.Loaded`."""
+    """One loaded CUDA kernel, which consists of one or several launches in order, with its buffers.
+
+    It implements `trial.Loaded`.
+    """
 
     def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
         kernel = built.kernel
@@ -253,7 +274,7 @@ class LoadedCubin:
             cupy.cuda.Device().synchronize()
 
     def time(self, calls: int) -> float:
-        """Seconds between events around `calls` calls on one stream. Every call has ended when this returns."""
+        """Return the seconds between events around `calls` calls on one stream. Every call has ended when this returns."""
         whole, rest = divmod(calls, _GRAPH_CALLS)
         with translated():
             parts = [_GRAPH_CALLS] * whole + [rest] * (rest > 0)
@@ -270,18 +291,21 @@ class LoadedCubin:
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output in the buffers; empty if it is right."""
+        """Compare the output buffers with the reference of `draw`.
+
+        Return a message about wrong elements; empty if all are right.
+        """
         arrays = [output.array for output in self._outputs]
         return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
     def damage(self, draw: Expected) -> str:
-        """Message about overwritten guard words or modified inputs; empty if there are none."""
+        """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
         with translated():
             outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """The GPU, its driver, the kernel's resources, and the current clock, temperature and power."""
+        """Return conditions of the measurement: GPU, driver, the kernel's resources, present clock, temperature and power."""
         taken = {"registers": self._registers, "spilled_bytes": self._spilled}
         return {**self._device.description, **taken, **self._device.nvml.read()}
 

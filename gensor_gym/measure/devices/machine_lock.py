@@ -1,4 +1,4 @@
-"""One timing at a time on a device: workers of all runs and all users wait for one another.
+"""Lock by which only one kernel at a time is timed on a device: workers of all runs and all users wait for one another.
 
 The lock is on a file that every user can read and find by its name, so it is in /tmp regardless of $TMPDIR. It is opened for
 reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
@@ -28,7 +28,7 @@ _TRIES, _PAUSE = 20, 5e-3
 
 
 class LockWarning(RuntimeWarning):
-    """The lock that all users of a device share is unavailable."""
+    """Warning that the timing lock which all users of a device share cannot be used."""
 
 
 class _Unusable(Exception):
@@ -36,10 +36,11 @@ class _Unusable(Exception):
 
 
 def lock_path(device: str = "") -> Path:
-    """Path of the file whose lock is the timing lock of a device, by default the processor. Other programs may use it too.
+    """Return the path of the file whose lock is the timing lock of a device, by default of the processor.
 
-    The file exists afterwards. If another user's file, a link or a folder has its name and cannot be used, the path is that of a
-    file of this user, and a LockWarning says that timings do not wait for other users. ValueError if neither file can be made.
+    Other programs may use the lock too. The file exists afterwards. If another user's file, a link or a folder has its name and
+    cannot be used, the path is that of a file of this user, and a LockWarning says that timings do not wait for other users.
+    ValueError if neither file can be made.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:
@@ -72,7 +73,10 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """File descriptor that holds the lock of a device. The lock is taken again if its file was replaced meanwhile."""
+    """Take the lock of a device. Return the file descriptor that holds it.
+
+    The lock is taken again if its file was replaced meanwhile.
+    """
     while True:
         path = lock_path(device)
         with suppress(_Unusable):  # the file was replaced meanwhile
@@ -85,7 +89,7 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """Create the file if it is missing; return its path. _Unusable has the reason if it cannot be locked."""
+    """Create the file if it is missing; return its path. Raise _Unusable, with the reason, if it cannot be locked."""
     os.close(_opened(path))
     with suppress(OSError):  # only the owner may set a file's times
         os.utime(path)  # systems delete files in /tmp that were not used for days
@@ -93,7 +97,10 @@ def _ready(path: Path) -> Path:
 
 
 def _opened(path: Path) -> int:
-    """File descriptor for reading the file; a missing file is created, readable by all users. _Unusable has the reason."""
+    """Open the file for reading. Return the file descriptor. A missing file is created, readable by all users.
+
+    Raise _Unusable, with the reason, if that fails.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe that somebody put there must not block
     for last in (False,) * _TRIES + (True,):
         try:

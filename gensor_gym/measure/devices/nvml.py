@@ -9,7 +9,10 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """Readings of one GPU. Without the library or the permission, a reading is missing. No setting is changed."""
+    """Reads clock, temperature and power of one GPU. A reading is missing without the library or the permission.
+
+    No setting is changed.
+    """
 
     def __init__(self, pci_bus_id: str) -> None:
         self._library: ctypes.CDLL | None = None
@@ -24,7 +27,7 @@ class Nvml:
             self._library = library
 
     def read(self) -> dict[str, object]:
-        """Present `sm_clock_mhz`, `temperature_c` and `power_w`, without those that cannot be read."""
+        """Return those of `sm_clock_mhz`, `temperature_c` and `power_w` that can be read now."""
         if self._library is None:
             return {}
         value = ctypes.c_uint()

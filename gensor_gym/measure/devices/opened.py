@@ -1,4 +1,4 @@
-"""Devices of worker processes by the name of their backend, and how their workers are started."""
+"""Devices of worker processes, by the name of their backend, and how their workers are started."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Opened(ABC):
-    """A device of worker processes: how to make it, and how its workers are started."""
+    """How a backend's worker processes open their device, and how such a worker is started."""
 
     gpus = 0
-    """Number of GPUs that a worker on a cluster uses."""
+    """Number of GPUs that one worker needs on a cluster."""
     shut_in = True
     """Whether workers are isolated (`isolation/`), because kernels' machine code runs in their process.
 
@@ -25,15 +25,15 @@ class Opened(ABC):
         """Make the device. It is called in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads in addition to kernels, each with its `-march`.
+        """Return C sources that the device loads in addition to kernels, each with its compiler option `-march`.
 
-        An isolated worker cannot compile them.
+        They are compiled beforehand, because an isolated worker cannot compile.
         """
         return ()
 
 
 class Cpu(Opened):
-    """The processor that the worker runs on."""
+    """How workers open their device, the processor on which they run."""
 
     def device(self) -> Device:
         """Make a `CpuDevice`."""
@@ -42,7 +42,7 @@ class Cpu(Opened):
         return CpuDevice()
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources of the thread pool and of the anchor, each with its `-march`."""
+        """Return the C sources of the thread pool and of the drift anchor, each with its compiler option `-march`."""
         from gensor_gym.codegen.runtime.threads import ARCH, runtime_text
         from gensor_gym.measure.devices.anchor import anchor_text
 
@@ -50,7 +50,7 @@ class Cpu(Opened):
 
 
 class Cuda(Opened):
-    """The first GPU, through CuPy."""
+    """How workers open their device, the first GPU, through CuPy."""
 
     gpus, shut_in = 1, False
 
@@ -62,11 +62,11 @@ class Cuda(Opened):
 
 
 DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
-"""Name of a backend -> device of its workers. Add an entry for a backend of your own."""
+"""Name of a backend -> how its workers open their device. Add an entry for a backend of your own."""
 
 
 def opened_by(name: str) -> Opened:
-    """The device of a backend's workers; ValueError names the available backends."""
+    """Return how workers of the backend with this name open their device. ValueError names the available backends."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

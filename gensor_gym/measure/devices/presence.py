@@ -1,4 +1,4 @@
-"""GPUs of this machine, detected without a CUDA context, which the harness must not have because it may fork."""
+"""Names of this machine's GPUs, found without a CUDA context: this process must not have one, because it may fork."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.hardware.types import Hardware
 
 @lru_cache(maxsize=1)
 def gpu_names() -> tuple[str, ...]:
-    """Product names of the GPUs, as nvidia-smi prints them; empty without a driver."""
+    """Return the product names of the GPUs, as nvidia-smi prints them; empty without a driver."""
     if shutil.which("nvidia-smi") is None:
         return ()
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
@@ -33,7 +33,10 @@ def is_named(hw: Hardware, product: str) -> bool:
 
 
 def absence(hw: Hardware) -> str:
-    """Reason why kernels for `hw` cannot run here; empty if they can. Only the first GPU counts: workers use device 0."""
+    """Return the reason why kernels for `hw` cannot run here; empty if they can.
+
+    Only the first GPU counts, because workers use device 0.
+    """
     names = gpu_names()
     if names and not is_named(hw, names[0]):
         return f"the GPU of this machine is a {names[0]}"
@@ -41,7 +44,7 @@ def absence(hw: Hardware) -> str:
 
 
 def absence_of_cuda() -> str:
-    """Reason why no CUDA kernel can run here; empty if some kernel can."""
+    """Return the reason why no CUDA kernel can run here; empty if some kernel can."""
     if not gpu_names():
         return "no NVIDIA GPU was found (nvidia-smi)"
     if importlib.util.find_spec("cupy") is None:
@@ -50,6 +53,6 @@ def absence_of_cuda() -> str:
 
 
 def device_name(hw: Hardware) -> str:
-    """Product name of the GPU that runs kernels; `hw.name` without a GPU."""
+    """Return the product name of the GPU that runs kernels; `hw.name` without a GPU."""
     names = gpu_names()
     return names[0] if names else hw.name

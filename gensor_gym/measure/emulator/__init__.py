@@ -1,1 +1,1 @@
-"""CUDA text run on a CPU: headers that replace a GPU, and the backend `emulated`."""
+"""An emulator that runs CUDA text on a CPU: headers that replace a GPU, and the backend `emulated`."""

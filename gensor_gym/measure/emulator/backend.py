@@ -25,39 +25,49 @@ from gensor_gym.operators.types import Operator
 
 POINTS_PER_SECOND = 1.5e8
 STEPS_PER_SECOND = 1e6
-"""Highest rates of the emulator on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and
-elementwise. Points of the iteration space: with large register tiles. Steps of the outer reduction of all threads: with tiles of
-one element."""
+"""Highest rates of the emulator, for a lower bound on its time: points of the iteration space per second, and steps per second (a
+step is one iteration of the outer reduction by one thread).
+
+They were reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: the points
+with large register tiles, the steps with tiles of one element.
+"""
 
 
 class EmulatedBackend:
-    """Runs CUDA text on the processor with sanitizers and threads in random order. It is slow: use small operators."""
+    """Backend that runs CUDA text on the processor, with sanitizers and with threads in random order.
+
+    It is slow: use small operators.
+    """
 
     name = "emulated"
     stored = False
 
     def __init__(self, seed: int = 0, timeout: float = 120.0) -> None:
-        """`seed` determines inputs and the order of threads. `timeout` is in seconds per kernel."""
+        """Make a backend. `seed` determines inputs and the order of threads; `timeout` is in seconds per kernel."""
         self.seed = seed
         self.timeout = timeout
         self._cache = ExpectationCache()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the emulated device."""
+        """Return the name of the emulated device."""
         return f"emulated {hw.name}"
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel; the program's digest if no kernel can be generated."""
+        """Return the digest of the generated kernel, or the program's digest if no kernel can be generated."""
         return make_kernel(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """One measurement for each schedule. Its status says whether the kernel is correct; it has no samples."""
+        """Check the kernel of each schedule. Return one measurement for each, whose status says whether the kernel is correct.
+
+        It has no samples.
+        """
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the measurements of `measure` one at a time.
 
-        ValueError if no kernel of the operator can end in time. A kernel that cannot gets the status TIMEOUT and is not run.
+        ValueError if no kernel of the operator can finish within the time limit. A single kernel that cannot gets the status
+        TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -102,7 +112,10 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Number of points of the iteration space. For a fused operator: elements of all values plus points of its products."""
+    """Return the number of points of an operator's iteration space.
+
+    For a fused operator: the elements of all values, plus the points of the operators inside it, such as products.
+    """
     if isinstance(op, Operator):
         return op.points
     return sum(value.size for value in op.values.values()) + sum(
@@ -111,7 +124,7 @@ def points_of(op: Operator | Dataflow) -> int:
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
-    """Lower bound on the seconds that the emulator takes to run a kernel once."""
+    """Return a lower bound on the seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
     if isinstance(op, Dataflow):
         return points_of(op) / POINTS_PER_SECOND + sum(_threads(launch) for launch in kernel.launches) / STEPS_PER_SECOND

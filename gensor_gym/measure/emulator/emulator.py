@@ -38,7 +38,7 @@ class EmulatorError(RuntimeError):
 
 
 def find_cxx() -> tuple[str, ...]:
-    """Command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if none is found."""
+    """Return the command of a C++ compiler: $CXX, c++, g++, clang++ or the `ziglang` wheel's. EmulatorError if none is found."""
     named = os.environ.get("CXX", "").split()
     if named and shutil.which(named[0]):
         return tuple(named)
@@ -53,7 +53,7 @@ def find_cxx() -> tuple[str, ...]:
 def emulate(
     kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
 ) -> Any:
-    """Output of a CUDA kernel, or a list of several outputs, computed by the emulator in a process of its own.
+    """Run a CUDA kernel in the emulator, in a process of its own. Return its output, or a list of several outputs.
 
     `inputs` are the operator's arrays in order. `seed` determines the order of threads. `timeout` is in seconds. EmulatorError
     has the report of the compiler, the sanitizer or the emulator.
@@ -63,7 +63,10 @@ def emulate(
 
 
 class EmulatedKernels:
-    """Several kernels compiled together, because a compiler's start takes most of the time. Each runs in a new process."""
+    """Several CUDA kernels compiled together for the emulator, because a compiler's start takes most of the time.
+
+    Each runs in a new process.
+    """
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
         """Compile the kernels. ValueError unless all are for one target of GPUs, EmulatorError with the compiler's report."""
@@ -102,7 +105,7 @@ class EmulatedKernels:
             raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> Any:
-        """Output of kernel `number`; see `emulate`."""
+        """Run kernel `number`. Return its output; see `emulate`."""
         op = self.kernels[number].operator
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
@@ -128,7 +131,7 @@ class EmulatedKernels:
 
 
 def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
-    """Bytes of an input in the kernel's storage format; ValueError for a wrong shape."""
+    """Return an input's bytes in the kernel's storage format. ValueError if its shape differs from the tensor's."""
     if np.shape(array) != tensor.shape:
         raise ValueError(f"input {tensor.name} has shape {np.shape(array)}; the kernel takes {tensor.shape}")
     return np.ascontiguousarray(array, dtype=ARRAY_DTYPE[tensor.dtype]).tobytes()
@@ -144,13 +147,13 @@ def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
 
 
 def _head(report: str) -> str:
-    """First lines of a report, without the sanitizer's general warning about contexts."""
+    """Return the first lines of a sanitizer's report, without its general warning about `makecontext`."""
     lines = [line for line in report.splitlines() if "makecontext/swapcontext" not in line]
     return "\n".join(lines[:MAX_LINES_OF_ERROR])
 
 
 def driver_text(kernels: Sequence[Kernel]) -> str:
-    """C++ text that includes every kernel under names of its own and has a `main` that runs one kernel.
+    """Return C++ text that includes every kernel, each under names of its own, and has a `main` that runs one kernel.
 
     Arguments of the program: number of the kernel, seed, file of inputs, file of the output.
     """
@@ -211,7 +214,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
 
 
 def _map_text(made: TensorMap) -> str:
-    """C++ text of a tensor map for the emulator, innermost dimension first."""
+    """Return the C++ text of a TMA tensor map as the emulator's `TensorMap`, with the innermost dimension first."""
     shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
     data = f"static_cast<const unsigned char *>(a[{made.argument}]) + {made.offset}"
     rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"

@@ -1,1 +1,4 @@
-"""Restrictions of a worker process that runs kernels: variables, files, system calls. Files and calls only on Linux."""
+"""Restrictions of a worker process that runs kernels: environment variables, files, system calls.
+
+The latter two only on Linux.
+"""

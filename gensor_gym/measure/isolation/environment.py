@@ -15,11 +15,11 @@ PREFIXES = (
 OF_USER = frozenset({"HOME", "USER", "LOGNAME", "XDG_CACHE_HOME"})
 """Variables that name the user's folders. Only workers without isolation get them."""
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
-"""A variable whose name contains one of these words is never passed on."""
+"""Words that mark secrets: a variable whose name contains one of them is never passed on."""
 
 
 def passed_on(variables: Mapping[str, str], extra: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The variables that workers get, with their values. `extra` names further variables to pass on."""
+    """Select the environment variables that a worker gets, with their values. `extra` names further variables to pass on."""
     return {
         name: value
         for name, value in variables.items()

@@ -15,17 +15,19 @@ import sys
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""Numbers of the system calls, equal on every processor."""
+"""Numbers of Landlock's three system calls, equal on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Rights to remove and to make folders and files."""
+"""Bits of the rights to remove and to make files and folders."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Version of Landlock -> rights on files that it can take away. A version that is missing here has those of the version before.
+"""Version of Landlock -> bits of the rights on files that it can restrict. A version that is missing here has the rights of the
+version before.
 """
 _TCP, _SCOPES = 3, 3
-"""Rights to bind and connect TCP ports, from version 4; scopes of abstract sockets and of signals to processes, from version 6.
+"""Bits of the rights to bind and connect TCP ports, from version 4; bits that restrict abstract sockets and signals to other
+processes, from version 6.
 """
 _NO_NEW_PRIVILEGES = 38
 
@@ -33,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """Version of the system's Landlock; 0 without Landlock, or if a container's filter forbids it."""
+    """Return the version of the system's Landlock; 0 without Landlock, or if a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
@@ -68,14 +70,14 @@ def no_new_privileges() -> bool:
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """File descriptor of a ruleset that restricts all rights of the version; negative if it is refused."""
+    """Make a Landlock ruleset that restricts all rights of the version. Return its file descriptor; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allow rights on a file, or on everything in a folder.
+    """Allow access to a file, or to everything in a folder, in a Landlock ruleset. A path that does not exist is ignored.
 
     A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers the new
     inode. So a file of /proc stays open, which keeps its inode.

@@ -1,4 +1,4 @@
-"""Start of a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
+"""Start of a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker process.
 
 It runs as a file and not as a module: importing the package starts NumPy's threads, and Landlock does not bind running threads.
 RULES is empty for a worker without isolation. Otherwise it is the path of a JSON file with the lists `readable` and `writable` of
@@ -17,15 +17,18 @@ from pathlib import Path
 from types import ModuleType
 
 ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
-"""Environment variable of a worker with its isolation: `WHOLE`, a part of it, or `none`; empty if isolation is switched off."""
+"""Environment variable in which a worker finds its kind of isolation: `WHOLE`, a part of it, or `none`; empty if switched off."""
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30
-"""Largest number of bytes of a file that a kernel writes: standard error, or a file in its folder."""
+"""Largest size in bytes of a file that a kernel may write: standard error, or a file in the worker's folder."""
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:
-    """Permanently give up sockets, other processes, and files outside these paths. Return the available restrictions as text."""
+    """Permanently give up sockets, other processes, and files outside these paths.
+
+    Return the names of the restrictions in force, joined by `+`, or `none`.
+    """
     limit(resource.RLIMIT_CORE, 0)  # no core dump in the folder of a crash
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")
@@ -41,7 +44,7 @@ def limit(which: int, most: int) -> None:
 
 
 def _taken(file: Path) -> dict[str, list[str]]:
-    """Read and remove the file of rules."""
+    """Read the JSON file with the paths that a worker may use, and remove the file."""
     rules: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     return rules

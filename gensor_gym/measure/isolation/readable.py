@@ -19,7 +19,10 @@ WRITTEN = ("/dev/null",)
 
 
 def readable() -> list[str]:
-    """Paths for `landlock.restrict`. They never contain the user's home folder or a folder above it."""
+    """Return the paths that an isolated worker may read, for `landlock.restrict`.
+
+    They never contain the user's home folder or a folder above it.
+    """
     searched = [path for path in sys.path if path and os.path.isabs(path)]  # the current folder is not absolute
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -30,14 +33,14 @@ def readable() -> list[str]:
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
-    """The existing paths, each once, except the home folder and its parents."""
+    """Return those of `paths` that exist, each once, without the folder `home` and the folders that contain it."""
     above = {str(folder) for folder in (home, *home.parents, home.resolve(), *home.resolve().parents)}
     kept = [path for path in paths if os.path.exists(path) and not {path, os.path.realpath(path)} & above]
     return list(dict.fromkeys(kept))
 
 
 def loaded(maps: str = "/proc/self/maps") -> list[str]:
-    """Paths of the libraries that this process has loaded, and of their folders if the process cannot write to them.
+    """Return the paths of the libraries that this process has loaded, and of their folders if the process cannot write to them.
 
     Some systems keep each version of a library in a folder of its own, which only the path of the loaded library reveals.
     """

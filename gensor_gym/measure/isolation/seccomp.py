@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-"""Machine -> its number in a filter (linux/audit.h), its column in `REFUSED`, number of the system call that installs a filter.
+"""Machine's name -> three numbers: of the architecture in a filter (linux/audit.h), of its column in `REFUSED`, and of the system
+call that installs a filter.
 """
 _ABSENT = -1
 REFUSED: dict[str, tuple[int, int]] = {
@@ -75,7 +76,10 @@ def restrict() -> bool:
 
 
 def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
-    """Instructions of the filter for the process `pid`. It may start and signal its own threads, but no processes."""
+    """Yield the instructions of the filter for the process `pid`, which may start and signal its own threads, but no processes.
+
+    `column` selects the numbers of system calls in `REFUSED` for the `architecture`.
+    """
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     yield _step(_LOAD, _ARCHITECTURE)
     yield _step(_EQUAL, architecture, 1, 0)
@@ -98,5 +102,8 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Bytes of one instruction (`struct sock_filter`), which skips `yes` instructions if its test succeeds, else `no`."""
+    """Encode one instruction of the filter (`struct sock_filter`).
+
+    A test skips `yes` instructions if it succeeds, else `no`.
+    """
     return struct.pack("=HBBI", code, yes, no, value)

@@ -1,7 +1,7 @@
 """The `recorded` backend: earlier timings, looked up by program. No kernel runs.
 
-Answers are exact, or each request draws `resample` of the raw samples. The draw depends on seed, program and number of earlier
-requests.
+A request returns the recorded samples, or with `resample` that many of them, drawn at random. The draw depends on the seed, the
+program and the number of earlier requests for it.
 """
 
 from __future__ import annotations
@@ -32,43 +32,48 @@ from gensor_gym.measure.records.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
 
 FEW = 1 << 16
-"""Largest number of programs of a space that plain Python lists (40 us each) before Numba would have compiled the rules."""
+"""Spaces of at most this number of programs are listed by plain Python (40 us each), which ends before Numba would have compiled
+the rules.
+"""
 
 _WITHIN = {"medium": ("compact",)}
-"""Space -> the spaces that are subsets of it."""
+"""Name of a space -> names of the spaces that are subsets of it."""
 
 Source = str | Path | Store | Iterable[Record]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Content of one file: measurements by (operator, program), device, drift, and the machine if the file describes it."""
+    """Content of one file of timings: measurements by (operator, program), and facts about device and drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
     hardware: Hardware | None
     drift: float
-    """Standard deviation of the logarithm of a median from pass to pass; see `optimum.find_optimum`."""
+    """Standard deviation of the logarithm of a program's median from one pass over the table to the next; see
+    `optimum.find_optimum`.
+    """
     space: str
-    """Space that the file names; empty if it names none."""
+    """Name of the space whose programs the file has; empty if the file names none."""
 
     @cached_property
     def operators(self) -> frozenset[str]:
-        """Operators with timings, as text."""
+        """Return the operators with timings, as text."""
         return frozenset(op for op, _ in self.measurements)
 
 
 class RecordedBackend:
-    """Answers from a table of earlier timings. Programs that are not in it are NOT_RECORDED."""
+    """Backend that answers from a table of earlier timings. Programs that are not in the table are NOT_RECORDED."""
 
     name = "recorded"
     stored = False
 
     def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
-        """`source`: a file of timings (see `tables`), a folder of tables, a Store or records. `device`: use only its records.
+        """Open a table: a file of timings (see `tables`), a folder of such files, a Store, or records.
 
-        `resample` is the number of samples drawn at each request, with `seed`; None for exact answers. ValueError for a missing
-        or unreadable file, mixed devices or protocols, or an invalid number of samples.
+        `device` selects the records of one device. `resample` is the number of samples drawn at each request, with `seed`; None
+        returns all samples. ValueError for a missing or unreadable file, mixed devices or protocols, or an invalid number of
+        samples.
         """
         if resample is not None and resample < 1:
             raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
@@ -87,11 +92,11 @@ class RecordedBackend:
             raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Number of programs in the table; for a folder, in the tables that were read so far."""
+        """Return the number of programs in the table; for a folder, in the tables that were read so far."""
         return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device on which the table was recorded."""
+        """Return the name of the device on which the table was recorded."""
         if not self._parts and self._path is not None:
             first = min(self._path.glob("*.parquet"))
             return _read(first, first.stat().st_mtime_ns, self._only).device
@@ -99,7 +104,10 @@ class RecordedBackend:
 
     @property
     def edition(self) -> str:
-        """Sixteen hexadecimal digits that identify the answers: content of the files, `resample`, seed. Empty without a file."""
+        """Return sixteen hexadecimal digits that identify the answers: content of the files, `resample`, seed.
+
+        Empty without a file.
+        """
         if self._path is None:
             return ""
         whole = hashlib.sha256(f"{self._resample} {self._seed}".encode())
@@ -108,12 +116,15 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the timed kernel; `analytic.program_digest` of a program that is not recorded."""
+        """Return the digest of the timed kernel, or `analytic.program_digest` of a program that is not recorded."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """The table's measurement of each schedule; ValueError if the table was recorded on hardware that differs from `hw`."""
+        """Return the table's measurement of each schedule.
+
+        ValueError if the table was recorded on hardware that differs from `hw`.
+        """
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
@@ -127,9 +138,10 @@ class RecordedBackend:
                 yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """Regret of a program in its task: zero if it is statistically tied with the best program, infinite if it failed.
+        """Return a program's regret: the logarithm of its time over the best program's; zero if the two are statistically tied.
 
-        None if the optimum is unknown, because the table lacks a schedule of the task's space.
+        It is infinite if the program failed, and None if the best program is unknown because the table lacks a schedule of the
+        task's space.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -144,7 +156,10 @@ class RecordedBackend:
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def gap(self, operators: Sequence[Operator], space: str) -> str:
-        """Message that names operators without timings and spaces that a table does not cover; empty if everything is covered."""
+        """Check whether the table has timings of all `operators` and all programs of `space`.
+
+        Return a message that names missing operators and the spaces that the table covers instead; empty if nothing is missing.
+        """
         missing, spaces = list[str](), dict[str, str]()
         for op in operators:
             part = self._part(op)
@@ -173,7 +188,10 @@ class RecordedBackend:
         """Do nothing, because no processes need to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """(program key -> index, optimum) of the space; None if a program is not recorded or no program is OK."""
+        """Find the best program of a space. Return (index of each program by its key, the optimum).
+
+        None if a program of the space is not recorded, or if no program has status OK.
+        """
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
@@ -207,7 +225,10 @@ class RecordedBackend:
         return part.measurements.get((str(op), program_key(schedule)))
 
     def _check(self, part: _Part, hw: Hardware) -> None:
-        """ValueError unless a table was recorded on hardware like `hw`; see `described.differences`."""
+        """Raise ValueError if the file was recorded on hardware whose properties differ from those of `hw`.
+
+        See `described.differences`.
+        """
         if part.hardware is None or (part.hardware, hw) in self._same:
             return
         if found := differences(part.hardware, hw):
@@ -219,7 +240,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """Table with an operator's timings; None if there is none. Files of a folder are read when needed."""
+        """Return the file's content with an operator's timings, or None. Files of a folder are read at the first request."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -232,7 +253,7 @@ class RecordedBackend:
         return self._parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickling. It excludes tables of files, which the copy reads again."""
+        """Return the state for pickling. It excludes tables of files, which the copy reads again."""
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -248,7 +269,7 @@ def warn_of_gap(backend: object, operators: Sequence[Operator], space: str) -> N
 
 
 def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
-    """The recorded backend that a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]` names.
+    """Open the recorded backend that a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]` names.
 
     WHAT is a file or folder, or the name of a shipped table (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it, the shipped
     tables of `hw`. ValueError for another text, or if there is no such table.
@@ -265,7 +286,7 @@ def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
 
 
 def passes_of(measurement: Measurement) -> Sequence[int]:
-    """Number of the pass in which each sample was taken; empty if unknown."""
+    """Return for each sample the number of the pass over the table in which it was taken; empty if the passes are unknown."""
     passes = measurement.conditions.get("passes", ())
     return passes if isinstance(passes, list | tuple) else ()
 
@@ -285,12 +306,15 @@ def _place(what: str, hw: Hardware) -> Path:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int, device: str | None) -> _Part:
-    """Content of a file. An unchanged file is read once."""
+    """Read a file of timings, once as long as it is unchanged. Return its content."""
     return _part(read_table(path), str(path), device)
 
 
 def _part(table: Table, name: str, device: str | None) -> _Part:
-    """Content of a table, for one device unless it is None; ValueError if it mixes devices or protocols."""
+    """Convert the records of a table, or those of one `device`. ValueError if they mix devices or timing protocols.
+
+    `name` is the table's name in messages.
+    """
     records = [record for record in table.records if device is None or record.device == device]
     devices, protocols = {record.device for record in records}, {record.protocol for record in records}
     if len(devices) > 1:

@@ -24,19 +24,21 @@ from gensor_gym.measure.records.store import IMPORTED, Record
 from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
-"""Field of a record -> largest number of characters."""
+"""Text field of a record -> largest number of characters."""
 CONDITIONS = 200_000
-"""Largest number of characters of the conditions as JSON. They may contain the passes of ten thousand samples."""
+"""Largest number of characters of a record's conditions as JSON. They may contain the pass numbers of ten thousand samples."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Largest number of seconds by which another machine's clock may be fast. A future date would take precedence over later trials.
+"""Number of seconds by which a record's date may be in the future, for machines whose clock is fast. A later date would give the
+record precedence over trials made after it.
 """
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """Check records and return them marked as imported, so that no search uses them. `own` records are not marked.
+    """Check records of other users. Return them marked as imported, so that no search uses them.
 
-    Own records are those that this user measured on this machine. ValueError names the rejected record and the reason.
+    With `own`, which is for records that this user measured on this machine, they are not marked. ValueError names the rejected
+    record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -52,9 +54,10 @@ def _marked(record: Record, own: bool) -> Record:
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Reason to reject a record; empty if there is none. Without `legality` the schedule's legality is not checked.
+    """Check a record's texts, numbers, operator and schedule. Return the reason to reject it; empty if there is none.
 
-    `known` is the operator if it is available: a user's own graph cannot be found by its name.
+    Without `legality` the schedule's legality is not checked. `known` is the operator if it is available: a user's own graph
+    cannot be found by its name.
     """
     return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 
@@ -74,7 +77,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """Reason to reject a record's samples, protocol or date; empty if there is none."""
+    """Return the reason to reject a record's samples, protocol or date; empty if there is none."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
@@ -89,7 +92,10 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Reason to reject a record's operator or schedule (unknown to this version, or not legal here); empty if there is none."""
+    """Return the reason to reject a record's operator or schedule (unknown to this version, or not legal here).
+
+    Empty if there is none.
+    """
     try:
         op = known or resolve_computation(record.operator)
         schedule = parsed(op, record.schedule)
@@ -110,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _device() -> str:
-    """Name of this machine in records."""
+    """Return the name of this machine in records."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     return f"{processor_name()} x{hardware.get('host').units}"

@@ -36,13 +36,13 @@ PARTS = ("train", "validation", "test", "unseen")
 
 
 def names(kind: str | None = None) -> list[str]:
-    """Names of the machines whose tables ship with the package. `kind` selects `cpu` or `gpu`."""
+    """Return the names of the machines whose tables ship with the package. `kind` selects `cpu` or `gpu`."""
     every = sorted(path.stem for path in FOLDER.glob("*.parquet"))
     return every if kind is None else [name for name in every if machine_of(name).kind == kind]
 
 
 def load(machine: str | Path, part: str | None = None) -> Any:
-    """Table of a machine, or one part of it, as a pandas DataFrame. A path reads a file of `gensor collect`.
+    """Load the table of a machine, or one part of it, as a pandas DataFrame. A path reads a file of `gensor collect`.
 
     ValueError for an unknown machine or part. ImportError without pandas and pyarrow (extra `lab`).
     """
@@ -55,18 +55,21 @@ def load(machine: str | Path, part: str | None = None) -> Any:
 
 
 def machine_of(machine: str | Path) -> Hardware:
-    """Hardware on which a table was recorded."""
+    """Return the hardware on which a table was recorded."""
     return hardware.from_json(read_text(path_of(machine).with_suffix(".json")))
 
 
 def here(machine: str | Path) -> Hardware:
-    """Hardware of `machine_of`. A CPU gets the name `host`, for which C kernels of this processor are generated."""
+    """Return the hardware on which a table was recorded, for tasks whose kernels this machine runs.
+
+    A CPU gets the name `host`, for which C kernels of this processor are generated.
+    """
     described = machine_of(machine)
     return dataclasses.replace(described, name="host") if described.kind == "cpu" else described
 
 
 def path_of(machine: str | Path) -> Path:
-    """Path of a machine's table. A path is returned unchanged."""
+    """Return the path of a machine's table. A path is returned unchanged."""
     if str(machine).endswith(".parquet"):
         return Path(machine)
     check_known("machine of Measured v1", str(machine), names())

@@ -20,25 +20,28 @@ from gensor_gym.registry import check_known
 
 
 class MeasuredBackend:
-    """Answers with the recorded `quiet` seconds of a program, or its failure. Programs without a record are NOT_RECORDED."""
+    """Backend that answers with the recorded `quiet` seconds of a program, or with its failure.
+
+    Programs without a record are NOT_RECORDED.
+    """
 
     name = "measured"
     stored = False
 
     def edition(self, hw: Hardware) -> str:
-        """Digest of a machine's table, 16 hexadecimal digits."""
+        """Return the digest of a machine's table, 16 hexadecimal digits."""
         return _edition(hw.name)
 
     def device(self, hw: Hardware) -> str:
-        """Name of the recorded machine."""
+        """Return the name of the recorded machine."""
         return hw.name
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the program; see `program_digest`."""
+        """Return the digest of the program; see `program_digest`."""
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """The table's measurement of each schedule; ValueError for a machine without a table."""
+        """Return the table's measurement of each schedule. ValueError for a machine without a table."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
@@ -56,7 +59,7 @@ class MeasuredBackend:
 
 
 def candidates(machine: str, operator: str) -> tuple[Schedule, ...]:
-    """Recorded programs of an operator, ordered by their text; ValueError if the machine's table has none."""
+    """Return the recorded programs of an operator, sorted by their text. ValueError if the machine's table has none."""
     rows = _rows(machine).get(operator)
     if rows is None:
         raise ValueError(f"Measured v1 of {machine} has no programs of {operator}")
@@ -75,7 +78,7 @@ def _rows(machine: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _programs(machine: str, operator: str) -> Mapping[bytes, tuple[Status, float]]:
-    """Key of a program -> (status, `quiet` seconds); empty for an operator that is not in the table."""
+    """Return (status, `quiet` seconds) of an operator's recorded programs by `program_key`; empty for an unrecorded operator."""
     rows = _rows(machine).get(operator)
     if rows is None:
         return {}

@@ -1,4 +1,4 @@
-"""The best programs of a complete table, and the regret of every other program.
+"""The best programs of a complete table of timings, and the regret of every other program.
 
 Timings are noisy, so several programs are tied with the program of least median. A program is tied unless the 95 percent
 bootstrap interval of the ratio of their medians is above one. Samples of one pass over the table are correlated (a machine
@@ -18,15 +18,16 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 RESAMPLES = 1000
 REACH = 4.0
-"""Number of standard deviations of drift beyond which two programs always differ significantly."""
+"""Two programs whose samples are further apart than this number of standard deviations of drift are never counted as tied."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """`best` is the least median in seconds; `tied` bool [N] marks the programs tied with it.
+    """The best program of a table, and how uncertain it is. `best` is its median in seconds.
 
-    `floor` is the noise floor of a regret. If the best program is measured twice, the log ratio of the two medians is below
-    `floor` in 97.5 of 100 cases, so smaller differences are noise.
+    `tied` bool [N] marks the programs that are statistically tied with it. `floor` is the noise floor of a regret: if the best
+    program is measured twice, the log ratio of the two medians is below `floor` in 97.5 of 100 cases, so smaller differences are
+    noise.
     """
 
     best: float
@@ -34,18 +35,18 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Regret of program `index` with median `seconds`: zero if it is tied, else log(seconds / best)."""
+        """Return the regret of program `index` with median `seconds`: the log of its ratio to the best; zero for tied ones."""
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 
 def find_optimum(
     samples: Sequence[Sequence[float]], passes: Sequence[Sequence[int]], seed: int = 0, drift: float = 0.0
 ) -> Optimum:
-    """Optimum of N programs from their raw samples in seconds. Programs without samples failed and are never best.
+    """Find the best of N programs, and the programs tied with it, from raw samples in seconds.
 
-    `passes` has the number of the pass in which each sample was taken; an empty list means one pass. `drift` is the standard
-    deviation of the log of a program's median from pass to pass, for samples of one pass. ValueError if no program has samples,
-    or for a drift below zero.
+    A program without samples has failed. `passes` has for each sample the number of the pass over the table in which it was
+    taken; an empty list means one pass. `drift` is the standard deviation of the log of a program's median from pass to pass, for
+    samples of one pass. ValueError if no program has samples, or for a drift below zero.
     """
     if not drift >= 0.0:
         raise ValueError(f"drift {drift!r}: expected a standard deviation, 0 or more")
@@ -72,18 +73,22 @@ def find_optimum(
 
 
 def _drifted(medians: np.ndarray, drift: float, rng: np.random.Generator) -> np.ndarray:
-    """Medians [R], each with a random drift as if it had been measured in a separate pass."""
+    """Multiply each of the medians [R] by a random drift, as if it had been measured in a separate pass. Return the products."""
     return medians * np.exp(drift * rng.standard_normal(len(medians))) if drift else medians
 
 
 def _by_pass(values: Sequence[float], passes: Sequence[int]) -> dict[int, np.ndarray]:
-    """Number of a pass -> its samples in the order taken."""
+    """Group a program's samples by the pass in which they were taken, in order. Without pass numbers, all are in one pass."""
     numbers = passes if len(passes) == len(values) else [0] * len(values)
     return {p: np.array([v for v, q in zip(values, numbers, strict=True) if q == p]) for p in sorted(set(numbers))}
 
 
 def _resampled(groups: dict[int, np.ndarray], labels: list[int], drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Medians [R] of samples drawn in blocks from the passes `drawn` [R, P]."""
+    """Resample a program's timings R times. Return the median of each resample, [R].
+
+    `groups` has the samples of each pass, `labels` are the passes. `drawn` [R, P] has the indices in `labels` of the P passes of
+    each resample; blocks of neighbouring samples are drawn from these.
+    """
     size = max(len(group) for group in groups.values())
     padded = np.stack([np.resize(groups[label], size) for label in labels])
     block = max(1, round(size ** (1 / 3)))

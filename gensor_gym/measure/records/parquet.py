@@ -1,4 +1,4 @@
-"""Rows of timings as Parquet. Only this file uses pyarrow (extra `lab`)."""
+"""Reads and writes tables of timings as Parquet. Only this file uses pyarrow (extra `lab`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gensor_gym.foreign import parse_object
 KEY = b"gensor_gym"
 """Key in a file's metadata that has the table's description, as JSON."""
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
-"""Limits on a file's rows and uncompressed bytes."""
+"""Largest number of rows of a file, and of its uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
-"""Conditions that have a column of their own, with its type. Other conditions are stored as JSON."""
+"""Conditions of a measurement that have a column of their own -> the column's type. Other conditions are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
-"""Columns whose values mostly repeat, so that a dictionary compresses them."""
+"""Columns whose values mostly repeat, and that are therefore stored with a dictionary of values."""
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
@@ -36,7 +36,10 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
 
 
 def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
-    """(rows, description of the table). ValueError for another kind of file, ImportError without pyarrow."""
+    """Read a Parquet file. Return (rows, description of the table).
+
+    ValueError for another kind of file, ImportError without pyarrow.
+    """
     arrow, parquet = _arrow()
     try:
         _check_size(parquet.read_metadata(path), path)
@@ -49,7 +52,7 @@ def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
 
 
 def _check_size(about: Any, path: Path) -> None:
-    """ValueError if the rows, or the bytes (compressed or not), exceed the limits."""
+    """Raise ValueError if the rows, or the bytes (compressed or not), exceed the limits."""
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     if about.num_rows > MOST_ROWS or size > MOST_BYTES or path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{about.num_rows:,} rows, {size:,} bytes; at most {MOST_ROWS:,} and {MOST_BYTES:,} are read")
@@ -67,20 +70,20 @@ def _schema(arrow: Any) -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the file: conditions in `_LIFTED` are columns, all others are one JSON text."""
+    """Convert a row to the columns of the file: conditions in `_LIFTED` become columns, all others one JSON text."""
     conditions = dict(row["conditions"])
     lifted = {name: conditions.pop(name) for name, kind in _LIFTED.items() if isinstance(conditions.get(name), kind)}
     return {**row, **lifted, "conditions": json.dumps(conditions, default=str, sort_keys=True)}
 
 
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as `tables.from_row` takes it, with all conditions in one dictionary."""
+    """Convert a row of the file back for `tables.from_row`: all conditions become one dictionary."""
     lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
     return {**row, "conditions": {**parse_object(row["conditions"], finite=False), **lifted}}
 
 
 def _arrow() -> tuple[Any, Any]:
-    """Modules (pyarrow, pyarrow.parquet), imported when they are needed; ImportError without pyarrow."""
+    """Import pyarrow when it is needed. Return the modules (pyarrow, pyarrow.parquet); ImportError without them."""
     try:
         import pyarrow
         import pyarrow.parquet

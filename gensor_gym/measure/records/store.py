@@ -26,9 +26,10 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
-"""Version 2 has a column for the median, so that a file can be listed without reading every sample."""
+"""Version of the file's tables. Version 2 has a column for the median, so that a file can be listed without reading every sample.
+"""
 GROUPS = ("operator", "device", "protocol", "status")
-"""Columns by which `summary` groups trials and a `Selection` selects them."""
+"""Columns by which `Store.summary` groups trials and a `Selection` selects them."""
 _BUSY_SECONDS = 30.0
 _inherited: list[sqlite3.Connection] = []
 """Connections of the process that forked this one. They are kept, because closing them here would disturb their owner."""
@@ -46,16 +47,16 @@ _SCHEMA = (
     "INSERT INTO meta VALUES ('schema', '0')",
 )
 FINAL = "final"
-"""Condition of a trial whose program is the result of a search."""
+"""Condition that marks a trial whose program is the result of a search."""
 SEARCHED = "searched"
-"""Condition of a final trial: the budget of its search in trials, which may exceed the number of programs found."""
+"""Condition of a search's result: the search's budget in trials, which may exceed the number of programs found."""
 IMPORTED = "imported"
-"""Condition of a trial from another machine or user, whose time on this machine is unknown."""
+"""Condition that marks a trial from another machine or user, whose time on this machine is unknown."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One stored trial. `created` is seconds since 1970, 0 if unknown."""
+    """One stored trial (a kernel that was measured once). `created` is seconds since 1970, 0 if unknown."""
 
     device: str
     operator: str
@@ -80,7 +81,7 @@ class Selection:
             check_known("status", self.status, Status)
 
     def where(self) -> tuple[str, list[object]]:
-        """(SQL condition, values of its placeholders)."""
+        """Return the selection as (SQL condition, values of its placeholders)."""
         pairs = [(f"{name} = ?", getattr(self, name)) for name in GROUPS] + [("created < ?", self.before)]
         used = [(text, value) for text, value in pairs if value is not None]
         return " AND ".join(text for text, _ in used) or "1", [value for _, value in used]
@@ -88,7 +89,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Group:
-    """Trials with equal values in some columns. `best` is the least median in seconds, None if no trial is OK."""
+    """Trials with equal values in some columns. `best` is their shortest median in seconds, None if no trial is OK."""
 
     values: tuple[object, ...]
     trials: int
@@ -100,7 +101,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Numbers of records given to a store: `new` keys, stored records `replaced`, stored records `kept`."""
+    """Result of `Store.add`: how many records were `new`, and how many `replaced` a stored record.
+
+    `kept` counts stored records that stayed because the added record had no precedence. Such a record is not written.
+    """
 
     new: int = 0
     replaced: int = 0
@@ -114,7 +118,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
+        """Open the file or create it; migrate an older schema. ValueError for a newer schema, or a file that is not a store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
@@ -131,7 +135,7 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write all records with their own times, or none; count the new, replaced and skipped records.
+        """Write all records with their own dates, or none; count the new, replaced and skipped records.
 
         Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. ValueError
         for a record without a digest; then nothing is written.
@@ -161,7 +165,7 @@ class Store:
         return None if row is None else _record(row).measurement
 
     def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
-        """Yield the selected trials, oldest first; by default all trials of the present protocol."""
+        """Yield the selected trials, oldest first; by default all trials of this version's timing protocol."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
         with self._lock, _named(self.path):
@@ -169,9 +173,9 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """Count the selected trials in groups with equal values of the columns `by`.
+        """Group the selected trials by the columns `by` and count each group. Return one `Group` per combination of values.
 
-        ValueError for a column that is not in GROUPS, or for a file edited by hand.
+        ValueError for a column that is not in `GROUPS`, or for a file edited by hand.
         """
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
@@ -207,7 +211,7 @@ class Store:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        """Connection of this process: SQLite connections must not cross a fork."""
+        """Return the connection of this process, opened at its first use: SQLite connections must not cross a fork."""
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:
@@ -226,7 +230,7 @@ class Store:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """A new connection; sqlite3.OperationalError names a file that cannot be opened."""
+    """Open a new connection. sqlite3.OperationalError names a file that cannot be opened."""
     try:
         return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -269,7 +273,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
-    """Version of the file's schema, 0 for an empty file; ValueError for a database that is not a store."""
+    """Return the version of the file's schema, 0 for an empty file. ValueError for a database that is not a store."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0
@@ -321,7 +325,10 @@ def _row(record: Record) -> tuple:
 
 
 def _replaces(record: Record, created: float, conditions: str) -> bool:
-    """Whether a record replaces the stored record: own records replace imported ones, newer records older ones."""
+    """Return whether a record replaces a stored one: own records replace imported ones, otherwise newer records older ones.
+
+    `created` and `conditions` are those of the stored record.
+    """
     old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
     return record.created > created if old == new else old
 

@@ -36,7 +36,7 @@ class Table:
 
 
 def to_row(record: Record) -> dict[str, object]:
-    """A record as a dictionary of JSON values; samples are seconds."""
+    """Convert a record to a dictionary of JSON values. Samples are seconds."""
     m = record.measurement
     return {
         "operator": record.operator,
@@ -53,7 +53,7 @@ def to_row(record: Record) -> dict[str, object]:
 
 
 def from_row(row: Mapping[str, Any]) -> Record:
-    """The record of a row. KeyError or ValueError without operator, schedule, status or samples."""
+    """Convert a row to a record. KeyError or ValueError without operator, schedule, status or samples."""
     conditions = row.get("conditions", {})
     measurement = Measurement(
         Status(row["status"]), tuple(row["samples"]), conditions, row.get("error", ""), row.get("digest", "")
@@ -63,7 +63,7 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a file of timings; of a store only trials of the present protocol. ValueError if it cannot be read."""
+    """Read a file of timings; of a store only trials of this version's timing protocol. ValueError if it cannot be read."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")
@@ -97,7 +97,7 @@ def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str,
 
 
 def file_name(op: Operator) -> str:
-    """Name of an operator's table in a folder of tables, without its ending: letters, digits and underscores."""
+    """Return the name of an operator's file in a folder of tables, without its ending: letters, digits and underscores."""
     return re.sub(r"\W+", "_", re.sub(r"=", "", str(op))).strip("_")
 
 
@@ -117,7 +117,7 @@ def _read_lines(path: Path) -> Iterator[Record]:
 
 
 def _check_types(row: Mapping[str, Any]) -> None:
-    """ValueError names a field of a wrong type."""
+    """Raise ValueError, which names the field, if a value of the row has a wrong type."""
     for name, kinds in _TYPES.items():
         if name in row and (not isinstance(row[name], kinds) or isinstance(row[name], bool)):
             raise ValueError(f"{name} is {row[name]!r}"[:200])

@@ -1,4 +1,4 @@
-"""Programs found by earlier searches on this machine, fastest first, for the present protocol and compiler."""
+"""Programs found by earlier searches on this machine, fastest first, for the present timing protocol and compiler."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gensor_gym.operators.types import Operator
 
 
 def tuned_path() -> Path:
-    """Path of this user's store on this machine, to which `optimize(.., reuse=True)` writes."""
+    """Return the path of this user's store on this machine, to which `optimize(.., reuse=True)` writes."""
     return make_cache_dir("tuned") / "trials.sqlite"
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """(schedule, measurement) of the fastest stored program.
+    """Return the fastest stored program of an operator as (schedule, measurement); None if there is none.
 
-    Programs measured here come before imported ones; None without any.
+    Programs measured on this machine come before imported ones.
     """
     return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
@@ -42,10 +42,10 @@ def programs(
     op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path, imported: bool = False,
     below: float = float("inf"),
 ) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
-    """Yield (schedule, measurement) of an operator's stored programs that take less than `below` seconds, fastest first.
+    """Yield (schedule, measurement) of an operator's stored programs that take less than `below` seconds.
 
-    With `imported` they were measured elsewhere, otherwise here. Results of searches come first, because near-ties were timed
-    again in alternation with them.
+    With `imported` they were measured elsewhere, otherwise here. Results of searches come first, because programs of nearly equal
+    time were timed again in alternation with them; then the others, each part with the fastest first.
 
     Timings of another compiler, protocol or machine are skipped, and those of kernels that this version would generate
     differently. Also skipped are impossible times, programs that are no longer legal or whose kernel is wrong, and kernels that
@@ -73,7 +73,10 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Number of trials made here with the present compiler, or a finished search's budget in trials if that is larger."""
+    """Return how many trials earlier searches have spent on an operator on this machine with the present compiler.
+
+    It is the number of stored trials or, if that is larger, the budget in trials of a finished search.
+    """
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
@@ -86,7 +89,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 
 
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
-    """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
+    """Return the kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
     LookupError if none was found with the present compiler; ValueError for an unknown operator or machine.
     """

@@ -56,7 +56,7 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 def note_verified(
     op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, generated: Kernel | None = None
 ) -> None:
-    """Note that a program's kernel needs no other check, because a worker of this process verified it.
+    """Record that a program's kernel needs no further check, because a worker of this process has verified it.
 
     `generated` is the kernel, if known.
     """
@@ -65,7 +65,7 @@ def note_verified(
 
 
 def _noted(path: Path) -> dict[str, Any] | None:
-    """Notes of checked kernels in this user's file; None without a file. An unchanged file is read once."""
+    """Return the notes of checked kernels in this user's file; None without a file. An unchanged file is read once."""
     if not is_own(path):
         return None
     known = path.stat()
@@ -74,12 +74,15 @@ def _noted(path: Path) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | None:
-    """Content of a file. Inode number, size and time of the last change identify its version."""
+    """Return the content of a file of notes, cached. Inode number, size and time of change identify the file's version."""
     return read_json(path)
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """Message about a kernel's wrong outputs for three draws, with the bounds of a measurement; empty if they are right."""
+    """Run a kernel on three sets of inputs, and check its outputs by the error bounds that measurements use.
+
+    Return a message about wrong outputs; empty if all are right.
+    """
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):

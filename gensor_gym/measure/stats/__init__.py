@@ -1,1 +1,1 @@
-"""Statistics of times: the timing protocol, intervals, verdicts, the least plausible time."""
+"""Statistics of times: the timing protocol, confidence intervals, verdicts, the shortest plausible time."""

@@ -11,11 +11,11 @@ import numpy as np
 CONFIDENCE = 0.95
 """Default confidence of intervals, here and in reports."""
 LEVEL = f"{100 * CONFIDENCE:g} %"
-"""`CONFIDENCE` as reports print it."""
+"""`CONFIDENCE` as text, as reports print it."""
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """(low, high) of the median's interval from order statistics (binomial), at least `confidence` if the count allows it.
+    """Return an interval (low, high) that contains the median with probability `confidence`, from order statistics (binomial).
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """
@@ -28,7 +28,10 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Largest k for which [x_(k), x_(n-1-k)] covers the median with probability >= confidence; 0 if there is none."""
+    """Return the largest k for which the k-th sample from either end encloses the median with probability >= confidence.
+
+    Of `count` sorted samples x, counted from 0, the interval is [x_(k), x_(count-1-k)]. 0 if no k suffices.
+    """
     tail, rank = 0.0, 0
     for k in range((count + 1) // 2):
         tail += _binomial(count, k)
@@ -39,13 +42,16 @@ def _outer_rank(count: int, confidence: float) -> int:
 
 
 def _binomial(count: int, k: int) -> float:
-    """P(Binomial(count, 1/2) = k), by log-gamma, because intermediate results of large counts would underflow."""
+    """Return P(Binomial(count, 1/2) = k), by log-gamma, because intermediate results of large counts would underflow."""
     log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2.0)
     return math.exp(log)
 
 
 def half_width(samples: list[float]) -> float:
-    """Half of the width of the median's interval, divided by the median: the relative precision at which timing stops."""
+    """Return half of the width of the median's confidence interval, divided by the median.
+
+    Timing stops at a small enough value.
+    """
     low, high = median_interval(samples)
     return 0.5 * (high - low) / statistics.median(samples)
 
@@ -57,7 +63,7 @@ def ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log ratios.
+    """Return the ratio a/b of paired timings as (median, low, high), by a circular block bootstrap of the paired log ratios.
 
     Pair i of `a` and `b` comes from one round of an interleaved comparison, which cancels drift. Blocks of about the cube root of
     the count are drawn, because neighbouring rounds are correlated.
@@ -83,7 +89,7 @@ def quiet_ratio_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """Ratio a/b of timings from two separate runs as (ratio, low, high), by a circular block bootstrap of each run.
+    """Return the ratio a/b of timings from two separate runs as (ratio, low, high), by a circular block bootstrap of each run.
 
     Samples of separate runs are not paired, so drift does not cancel. Times on an idle machine are repeatable, so the ratio is
     that of the `QUIET` quantiles. ValueError for fewer than two samples of either run.
@@ -109,5 +115,5 @@ def block_resamples(count: int, block: int, resamples: int, rng: np.random.Gener
 
 
 def _block(count: int) -> int:
-    """Length of blocks: about the cube root of the count, because neighbouring samples are correlated."""
+    """Return the length of bootstrap blocks: about the cube root of the count, because neighbouring samples are correlated."""
     return max(1, round(count ** (1 / 3)))

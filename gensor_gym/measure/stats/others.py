@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 1.0
-"""Searches that take fewer seconds give no warning, because processor time is counted in hundredths of a second."""
+"""Shortest search, in seconds, that warns of other programs, because processor time is counted in hundredths of a second."""
 CORES = 0.3
-"""Number of cores that other programs may use in addition to those that kernels leave idle."""
+"""Number of cores that other programs may use, in addition to those that kernels leave idle, before a search warns."""
 PROC = Path("/proc")
 
 
 class OtherCores:
-    """Counts the cores that other programs use from now on. It needs Linux's counters in /proc."""
+    """Measures how many cores other programs use from its creation on. It needs Linux's counters in /proc."""
 
     def __init__(self) -> None:
         self._begin = _counted()
 
     def used(self) -> tuple[float, float] | None:
-        """(seconds since the start, cores that other programs used on average); None without counters."""
+        """Return (seconds since the start, number of cores that other programs used on average); None without counters."""
         begin, end = self._begin, _counted()
         if begin is None or end is None:
             return None
@@ -45,7 +45,10 @@ def warned_of_others(threads: int) -> Iterator[None]:
 
 
 def _counted() -> tuple[float, float, float] | None:
-    """Seconds of the clock, of all busy processors, and of this process with its children; None if unknown."""
+    """Read the clock and Linux's counters. Return three numbers of seconds, or None if they cannot be read.
+
+    They are the clock's, the busy seconds of all processors, and the processor time of this process with its children.
+    """
     try:
         words = (PROC / "stat").read_text().partition("\n")[0].split()
         busy = sum(int(words[place]) for place in (1, 2, 3, 6, 7))  # user, nice, system, interrupts
@@ -59,7 +62,7 @@ def _ticks() -> int:
 
 
 def _own(pid: str) -> int:
-    """Clock ticks used by a process, its ended children and its running children."""
+    """Return the clock ticks used by a process, its ended children and its running children."""
     fields = (PROC / pid / "stat").read_text().rpartition(")")[2].split()
     found = sum(map(int, fields[11:15]))
     for task in (PROC / pid / "task").iterdir():

@@ -26,14 +26,14 @@ Timer = Callable[[int], float]
 
 
 class ClockFault(Exception):
-    """A clock measured zero or negative time, as events on a lost or reset device do. No sample is valid."""
+    """A clock measured zero, negative or infinite time, as events on a lost or reset device do. No sample is valid."""
 
 
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
+    """Settings of the timing protocol, in seconds. `budget` limits the sampling of one trial, without warm-up.
 
-    The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
+    The drift anchor, a fixed kernel (`measure/devices/anchor.py`), is timed again after `anchor_every` trials of a worker.
     """
 
     budget: float = 0.1
@@ -78,7 +78,10 @@ def sample(timer: Timer, calls: int) -> float:
 
 
 def elapsed(timer: Timer, calls: int) -> float:
-    """Seconds of `calls` calls; 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
+    """Time `calls` calls. Return the seconds; 0 if the calls are too short for the clock.
+
+    ClockFault for a negative or infinite time.
+    """
     seconds = timer(calls)
     if not 0.0 <= seconds < math.inf:
         raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")
@@ -86,7 +89,7 @@ def elapsed(timer: Timer, calls: int) -> float:
 
 
 def calls_per_sample(estimate: float, rules: TimingRules) -> int:
-    """Number of calls that make one sample last `rules.sample` seconds."""
+    """Return the number of calls that make one sample last `rules.sample` seconds, if a call takes `estimate` seconds."""
     return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
 
 

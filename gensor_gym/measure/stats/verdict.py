@@ -1,4 +1,4 @@
-"""Verdict on two kernels from their timings: one of four words, with a stated tolerance."""
+"""Verdict on two kernels from their timings: faster, slower, the same or ambiguous, with a stated tolerance."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Relative difference below which kernels count as the same: half of the five percent that must be detected."""
+"""Relative difference of two kernels' times below which they count as the same: half of the five percent that must be detected.
+"""
 
 
 class Verdict(enum.StrEnum):
-    """Comparison of the first of two kernels with the second."""
+    """Result of comparing the first of two kernels with the second."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -47,7 +48,7 @@ def verdict_apart(
 
 
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
-    """Verdict from an interval [low, high] of the first kernel's time divided by the second's.
+    """Return the verdict for an interval [low, high] of the first kernel's time divided by the second's.
 
     SAME if all of the interval is within the tolerance. Otherwise FASTER if all of it is below 1, SLOWER if all of it is above 1,
     and AMBIGUOUS if it contains 1.

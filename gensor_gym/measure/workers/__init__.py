@@ -1,1 +1,1 @@
-"""Worker processes and pools that compile, verify and time kernels; a crash costs one trial."""
+"""Worker processes, and pools of them, that compile, verify and time kernels. A crash costs one trial."""

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OMP_ENVIRONMENT = {"OMP_PROC_BIND": "true"}
-"""Variables of a timing process: OpenMP puts its first thread on the first CPU, as `pinned` expects, and the next on the next
-CPU."""
+"""Environment variables of a timing process: OpenMP puts its first thread on the first CPU, as `pinned` expects, and each further
+thread on the next CPU.
+"""
 
 
 def leave_first_cpu() -> None:

@@ -1,4 +1,4 @@
-"""Compile kernels to files: C by the compiler, CUDA by NVRTC. No device is used, and no file is loaded."""
+"""Compiles kernels to files: C by the compiler, CUDA by NVRTC. No device is used, and no file is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times several kernels of one operator together, in rounds of random order, so that drift affects all of them alike."""
+"""Times several kernels of one operator together, in rounds of random order, so that the machine's drift affects all alike."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
-"""Seconds between two candidates, in which the thread pool of the previous one stops spinning (libgomp spun for 5.6 ms).
+"""Seconds between the calls of two kernels, in which the thread pool of the first stops spinning (libgomp spun for 5.6 ms).
 
 There is no pause with a single thread, and none on a GPU.
 """
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
-"""Number of untimed calls after another candidate's calls, and about the most seconds that they take.
+"""Number of untimed calls of a kernel after another kernel was timed, and about the most seconds that they take.
 
 A last-level cache of 260 MB fills again within some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
 when timed alternately with torch, which took 6.0, 4.9, 4.7, .., 4.5 ms.
 """
 
 ANCHOR = "anchor"
-"""Name of the drift anchor's samples."""
+"""Name under which a comparison returns the samples of the drift anchor, a fixed kernel."""
 
 
 class WrongInComparison(ValueError):
-    """A candidate gave a wrong answer, so a comparison with it would be meaningless."""
+    """A kernel in a comparison gave a wrong answer, so comparing its times would be meaningless."""
 
 
 def run_comparison(
     device: Device, cache: ExpectationCache, request: CompareRequest, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Verify and time all candidates. Return seconds per call by name, one sample per round in order.
+    """Verify and time all kernels of a comparison. Return the seconds per call by name, one sample for each round, in order.
 
-    All are verified first, on the same inputs. Torch is timed in each layout that the device supports. A frozen operator is
-    compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError if an answer is wrong or the
-    operators differ.
+    All are verified first, on the same inputs. Torch is timed too if requested, in each layout that the device supports. An
+    operator with constant weights is compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError
+    if an answer is wrong or the operators differ.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -77,7 +77,10 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """Timer of the device's anchor; ValueError without an anchor, or if a kernel has its name."""
+    """Return the function that times the device's drift anchor, a fixed kernel.
+
+    ValueError if the device has none, or if a kernel has its name.
+    """
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer
@@ -100,9 +103,9 @@ def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, 
 def _interleave(
     timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Time all candidates once in each round, in random order. Return samples by name.
+    """Time all kernels once in each round, in random order. Return the samples by name, in seconds per call.
 
-    Untimed calls before each sample wake threads and bring data back into caches.
+    Untimed calls before each sample wake threads and bring data back into caches. `pause` is in seconds, between two kernels.
     """
     rng = np.random.default_rng(seed)
     calls: dict[str, int] = {}
@@ -128,5 +131,5 @@ def _interleave(
 
 
 def _untimed(calls: int, seconds: float) -> int:
-    """Number of untimed calls before a sample of `calls` calls of `seconds` each."""
+    """Return the number of untimed calls before a sample, which has `calls` calls of `seconds` each."""
     return max(1, calls // 4, min(_WARM_CALLS, round(_WARM_SECONDS / seconds)))

@@ -1,4 +1,4 @@
-"""NVRTC in separate processes, so that a compilation that hangs or crashes costs one trial and not the harness."""
+"""Compilation by NVRTC in separate processes, so that a compilation that hangs or crashes costs one trial and not the search."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, CompileRequest
 
 _PAUSE = 0.02
-"""Seconds between two checks for compilers that are about to end."""
+"""Seconds between two checks whether compilers that are about to end have ended."""
 
 
 class CompilePool:
-    """Some `nvrtc` workers, each started at its first use. Several threads may call it at once."""
+    """Several worker processes that compile CUDA kernels by NVRTC, each started at its first use. Several threads may call it."""
 
     def __init__(self, size: int | None = None, seconds: float = COMPILE_SECONDS["cuda"]) -> None:
-        """`size` is the largest number of workers (default: one per core), `seconds` the limit of one compilation."""
+        """Make a pool of at most `size` workers (default: one per core). A compilation may take `seconds`."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         self._workers = [
             WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)

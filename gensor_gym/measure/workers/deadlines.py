@@ -1,4 +1,4 @@
-"""Time limits of a worker process by stage. `codegen/deadlines.py` has the limits of compilations."""
+"""Time limits of a worker process for each stage of a request. `codegen/deadlines.py` has the limits of compilations."""
 
 from __future__ import annotations
 
@@ -11,4 +11,5 @@ STAGE_SECONDS = {
     "time": 10.0,
     "check": 10.0,
 }
-"""Stage -> seconds after which a worker counts as hanging. In the stage `wait` a worker waits for the timing lock."""
+"""Stage of a worker's request -> seconds after which the worker counts as hanging. In stage `wait` it waits for the timing lock.
+"""

@@ -43,7 +43,7 @@ class Pool(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """A compiler with processes that must be ended."""
+    """A compiler with processes that `close` ends."""
 
     def close(self) -> None:
         """End the compiler's processes."""
@@ -78,14 +78,15 @@ def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Buil
 
 
 class LocalPool:
-    """Compilers on all cores, and workers of this machine with one device each."""
+    """Pool of this machine: compilers on all cores, and worker processes with one device each."""
 
     def __init__(
         self, compile_kernel: Compile, workers: Sequence[WorkerProcess], overlap: bool = False, ahead: int = AHEAD
     ) -> None:
-        """`overlap` compiles the next kernels while some are timed: for devices that compilers do not disturb.
+        """Make a pool in which `compile_kernel` compiles kernels and `workers` time them.
 
-        ValueError without a worker, or for `ahead` below 1.
+        At most `ahead` kernels are compiled before the caller takes results. `overlap` compiles the next kernels while some are
+        timed, for devices that compilers do not disturb. ValueError without a worker, or for `ahead` below 1.
         """
         if not workers or ahead < 1:
             raise ValueError(f"a pool needs a worker and ahead >= 1, got {len(workers)} workers and ahead={ahead}")
@@ -135,9 +136,9 @@ class LocalPool:
             self._compile.close()
 
     def _as_compiled(self, compilers: ThreadPoolExecutor, left: Iterator[Trial]) -> Iterator[Measurement]:
-        """Time kernels in the order in which compilations end, so that a slow one delays no other.
+        """Time each kernel as soon as it is compiled, so that a slow compilation delays no other.
 
-        Yield in the order of trials.
+        Yield results in the order of trials. `left` has the trials that have not begun.
         """
         waiting: dict[Future[Built | Measurement], tuple[int, Trial]] = {}
         found: dict[int, Measurement] = {}
@@ -157,7 +158,10 @@ class LocalPool:
                 given += 1
 
     def _timed(self, built: Sequence[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
-        """Time kernels in order. A single worker is used in the calling thread, so that Ctrl-C interrupts it there."""
+        """Time compiled kernels in order on the workers. Yield their measurements.
+
+        A single worker is used in the calling thread, so that Ctrl-C interrupts it there.
+        """
         if len(self.workers) == 1:
             for trial, item in built:
                 yield self.time(self.workers[0], trial, item)

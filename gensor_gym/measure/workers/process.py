@@ -1,4 +1,7 @@
-"""The harness's side of a worker process: start it, send requests with deadlines, kill and replace it."""
+"""The parent's side of a worker process: start it, send requests with deadlines, kill and replace it.
+
+The parent process, which runs the search, is called the harness.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,19 @@ from gensor_gym.measure.workers.wire import BadReply, DeadlinePassed, PipeClosed
 
 
 class WorkerLost(Exception):
-    """The worker crashed or was killed for hanging. `status` is CRASHED or TIMEOUT."""
+    """The worker crashed, or was killed because it did not answer in time. `status` is CRASHED or TIMEOUT."""
 
     def __init__(self, status: Status, text: str) -> None:
         super().__init__(text)
         self.status = status
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
-        """Pickle status and text, so that the exception can come from another machine."""
+        """Return what pickle needs to rebuild the exception, status and text, so that it can come from another machine."""
         return type(self), (self.status, str(self))
 
 
 class WorkerProcess:
-    """One worker, started at its first use and replaced after a loss or after `restart_after` requests.
+    """One worker process, started at its first use and replaced after a loss or after `restart_after` requests.
 
     It can be used from any thread, one request at a time. After a fork the child starts a worker of its own.
     """
@@ -47,8 +50,9 @@ class WorkerProcess:
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
     ) -> None:
-        """`device`: a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
+        """Choose how the worker will be started, without starting it.
 
+        `device` is a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
         `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
@@ -62,7 +66,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running worker, None if no worker runs."""
+        """Return the process id of the running worker; None if no worker runs."""
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> Any:
@@ -76,7 +80,10 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and follow its stages to the answer. Any error ends the worker."""
+        """Send a request and read the worker's messages until its answer, which is returned. Any error ends the worker.
+
+        Each message about a stage of the work starts the deadline of that stage.
+        """
         stage = "start" if live.requests == 1 else "load"
         try:
             send_request(live.write_fd, live.start.enclosed(request))
@@ -126,7 +133,10 @@ class WorkerProcess:
                 os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
-        """The running worker. A new one is started if there is none, or if it belongs to the process that forked this one."""
+        """Return the running worker.
+
+        A new one is started if there is none, or if it belongs to the process that forked this one.
+        """
         if self._live is None or self._live.owner != os.getpid():
             self._live = _Live(self._device, self._shut_in)
         return self._live
@@ -169,14 +179,17 @@ class _Live:
         self.finalizer = weakref.finalize(self, _end, self.process, fds, self._stderr, self.start, self.owner)
 
     def stderr_tail(self, count: int = 600) -> str:
-        """The last characters that the worker wrote to stderr."""
+        """Return the last `count` characters that the worker wrote to standard error."""
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - count))
         return self._stderr.read().decode(errors="replace").strip()
 
 
 def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], start: Start, owner: int) -> None:
-    """Kill the worker's process group, reap it, close the pipes. Does nothing in a forked copy of the harness."""
+    """Kill the worker's process group, wait for its end, and close its pipes. Do nothing in a forked copy of its parent.
+
+    The parent is the process `owner`, which started the worker.
+    """
     if os.getpid() != owner:
         return
     if process.poll() is None:
@@ -193,5 +206,5 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], sta
 
 
 def _last_first(trace: str) -> str:
-    """A traceback with its last line, the error, repeated at the top."""
+    """Return a traceback with its last line, which has the error, repeated at the top."""
     return "\n".join([*trace.strip().splitlines()[-1:], trace])

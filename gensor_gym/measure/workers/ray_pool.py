@@ -24,25 +24,25 @@ from gensor_gym.measure.workers.requests import Comparison, Trial
 from gensor_gym.plugins import load_plugins, loaded
 
 RETRIES = 3
-"""Number of actors that a trial may lose before it counts as CRASHED."""
+"""Number of Ray actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""Seconds that an actor may take to start. A slower actor has no room in the cluster."""
+"""Seconds that an actor may take to start. If it takes longer, the cluster is assumed to be full."""
 
 
 class Station:
-    """A Ray actor with the backend of one device on a node."""
+    """A Ray actor: it compiles, verifies and times kernels on one device of a cluster's node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of a runner's backend. `plugins` are the names of plugins that the run has loaded."""
+        """Load the plugins that the calling run has loaded, and start the backend with the name `device`."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device that this node times."""
+        """Return the name of the device that this node times."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
-        """Id of the actor's process."""
+        """Return the id of the actor's process."""
         return os.getpid()
 
     def trial(self, trial: Trial) -> Measurement:
@@ -56,12 +56,13 @@ class Station:
 
 
 class RayPool:
-    """A pool of stations on a Ray cluster; see `pool.Pool`."""
+    """A pool of workers on a Ray cluster, one `Station` (a Ray actor) for each device; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` is the number of stations. Default: one per node, or one per GPU for a GPU backend.
+        """Join the cluster. `workers` is the number of stations (Ray actors).
 
-        Stations start at the first trial. ValueError for another device, or without a cluster.
+        By default it is the number of nodes, or of GPUs for a GPU backend. `device` is the name of the backend. Stations start at
+        the first trial. ValueError for another device, or without a cluster.
         """
         opened = opened_by(device)
         connect()
@@ -75,18 +76,18 @@ class RayPool:
         """Number of trials that were repeated because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
-        """Common name of all stations' devices; ValueError if they differ."""
+        """Return the common name of all stations' devices. ValueError if they differ."""
         names = set(ray.get([station.device.remote(hw) for station in self._running()]))
         if len(names) != 1:
             raise ValueError(f"a pool takes devices of one kind, the cluster has {', '.join(sorted(names))}")
         return names.pop()
 
     def pids(self) -> list[int]:
-        """Process ids of the stations."""
+        """Return the process ids of the stations."""
         return ray.get([station.pid.remote() for station in self._running()])
 
     def stream(self, trials: Iterable[Trial], overlap: bool = False) -> Iterator[Measurement]:
-        """Yield one measurement per trial, in order; see `Pool`. A station compiles its next kernel after a timing."""
+        """Yield one measurement per trial, in order; see `Pool`. A station (a Ray actor) gets a new trial after each result."""
         left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
         flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
         done: dict[int, Measurement] = {}
@@ -131,7 +132,10 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """The next job (index, trial, lost stations): a retry, or a new trial within `ahead`; None if there is none now."""
+        """Return the next job as (index, trial, number of stations lost with it), or None if no job may start now.
+
+        A trial whose station was lost comes first, then a new one if fewer than `ahead` are running or wait for earlier results.
+        """
         if again:
             return again.popleft()
         if len(done) + len(flying) >= self._ahead:
@@ -149,7 +153,7 @@ class RayPool:
             done[index] = Measurement(Status.CRASHED, error=text, digest=trial.kernel.digest)
 
     def _running(self) -> list[Any]:
-        """The stations, which the first call starts. RuntimeError if none starts."""
+        """Return the stations (Ray actors), which the first call starts. RuntimeError if none starts."""
         if not self._stations:
             started = [self._start() for _ in range(self._count)]
             self._stations = [station for station in started if _is_up(station)]
@@ -162,7 +166,10 @@ class RayPool:
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
-        """List with the replacement of a lost station; empty if the cluster has no room and other stations are left."""
+        """Remove a lost station and start another. Return a list with the new one, or an empty list if it does not start.
+
+        RuntimeError if it does not start and no other station is left.
+        """
         self._stations.remove(station)
         if _is_up(fresh := self._start()):
             self._stations.append(fresh)
@@ -187,7 +194,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers. One that does not is killed."""
+    """Return whether a station (a Ray actor) answers within `START_SECONDS`. Kill it if it does not."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -16,12 +16,15 @@ from gensor_gym.measure.workers.wire import BadReply
 
 MOST_SAMPLES = 1 << 20
 MOST_TEXT = 1 << 16
-"""Largest number of characters of a compiler's log, a fault or a traceback. A longer text is cut."""
+"""Largest number of characters of a compiler's log, an error message or a traceback. Of a longer text the end is kept."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def encoded(answer: object) -> object:
-    """JSON form of an answer: the fields of a Measurement or Built. Comparisons and texts stay unchanged."""
+    """Convert a worker's answer to values that JSON supports: the fields of a Measurement or a Built as a dictionary.
+
+    Long texts are cut to their last `MOST_TEXT` characters. The samples of a comparison stay unchanged.
+    """
     if isinstance(answer, Measurement):
         fields = {name: getattr(answer, name) for name in ("samples", "conditions", "digest")}
         return {**fields, "status": answer.status.value, "error": answer.error[:MOST_TEXT]}
@@ -42,21 +45,21 @@ def decoded(request: object, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """The value, cut to MOST_TEXT characters; BadReply unless it is a text."""
+    """Return a text, cut to its last `MOST_TEXT` characters. BadReply if the value is no text."""
     if not isinstance(value, str):
         raise BadReply(f"a {type(value).__name__} where a text is expected")
     return value[-MOST_TEXT:]
 
 
 def _measurement(request: TrialRequest, value: Any) -> Measurement:
-    """A measurement with the digest of the request, because the worker's may be wrong."""
+    """Decode a measurement. Its digest is taken from the request, because the worker's may be wrong."""
     conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
     status, digest = Status(value["status"]), request.built.kernel.digest
     return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)
 
 
 def _condition(value: Any) -> object:
-    """Value of a condition: a text, a number, or a list of both; ValueError for anything else."""
+    """Return a condition's value: a text, a number, or a list of both. ValueError for anything else."""
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_SAMPLES or not all(isinstance(item, _PLAIN) for item in items):
         raise ValueError(f"a condition that is a {type(value).__name__}, expected text or numbers")
@@ -64,7 +67,7 @@ def _condition(value: Any) -> object:
 
 
 def _samples(values: Any) -> list[float]:
-    """The values as seconds; ValueError unless they are a list of numbers."""
+    """Return the values as a list of seconds. ValueError unless they are a list of at most `MOST_SAMPLES` numbers."""
     if not isinstance(values, list) or len(values) > MOST_SAMPLES:
         raise ValueError(f"a {type(values).__name__} where at most {MOST_SAMPLES} seconds are expected")
     if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):

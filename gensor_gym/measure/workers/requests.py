@@ -1,4 +1,4 @@
-"""Requests to a worker, as picklable values."""
+"""Requests that a search's process sends to a worker process, as picklable values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.measure.stats.timing import TimingRules
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel and its compiled file (a shared library or a cubin)."""
+    """A compiled kernel: the kernel and the path of its file, a shared library or a cubin."""
 
     kernel: Kernel
     path: str
@@ -22,10 +22,13 @@ class Built:
     library: bytes = field(default=b"", repr=False)
     """Content of the file, for a worker that may not open it."""
     refused: str = ""
-    """Reason why the content is missing. A worker then loads no kernel."""
+    """Reason why the file's content is missing. A worker then loads no kernel."""
 
     def enclosed(self) -> Built:
-        """A copy with the file's content, or with a reason if the file is missing or others can write it."""
+        """Return a copy with the content of the kernel's file, for a worker that may not open the file.
+
+        If the file is missing, or if other users can write it, the copy has the reason instead (`refused`).
+        """
         try:
             return replace(self, library=read_own(Path(self.path)))
         except ValueError as error:
@@ -34,10 +37,10 @@ class Built:
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """Verify and time one kernel. `floor` is the least plausible time in seconds.
+    """Request to a worker to verify and time one kernel. `floor` is the shortest plausible time in seconds.
 
-    A kernel is cut short if both of its first two calls take `slow` seconds or longer: the shorter call is its time. Without
-    `timed`, two calls on one draw verify the kernel, and the shorter is its time.
+    If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
+    `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time.
     """
 
     built: Built
@@ -49,17 +52,18 @@ class TrialRequest:
     timed: bool = True
 
     def enclosed(self) -> TrialRequest:
-        """A copy with the content of the kernel's file; see `Built.enclosed`."""
+        """Return a copy with the content of the kernel's file; see `Built.enclosed`."""
         return replace(self, built=self.built.enclosed())
 
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
+    """Request to a worker to time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
     The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
     `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products, see `measure/baselines/torch_cuda.py`), or under
-    `torch.prepacked` for a frozen operator. `torch_compile` adds `torch.compile`, and `anchor` adds the drift anchor as `anchor`.
+    `torch.prepacked` for an operator with constant weights. `torch_compile` adds `torch.compile`, and `anchor` adds the drift
+    anchor (a fixed kernel) as `anchor`.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -72,13 +76,16 @@ class CompareRequest:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def enclosed(self) -> CompareRequest:
-        """A copy with the content of the kernels' files; see `Built.enclosed`."""
+        """Return a copy with the contents of the kernels' files; see `Built.enclosed`."""
         return replace(self, built=tuple((name, built.enclosed()) for name, built in self.built))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A kernel to compile, verify and time. `request` makes a `TrialRequest` of it after compilation."""
+    """A kernel that a pool compiles, verifies and times. `request` makes the message for the worker after compilation.
+
+    The fields are those of `TrialRequest`.
+    """
 
     kernel: Kernel
     threads: int
@@ -89,13 +96,13 @@ class Trial:
     timed: bool = True
 
     def request(self, built: Built) -> TrialRequest:
-        """Request to a worker for the compiled kernel."""
+        """Return the message that asks a worker to run this trial with the compiled kernel."""
         return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Kernels of one operator, by name, to compile and time together. `request` makes a `CompareRequest` of it."""
+    """Kernels of one operator, by name, that a pool compiles and times together. `request` makes the message for the worker."""
 
     kernels: tuple[tuple[str, Kernel], ...]
     threads: int
@@ -106,13 +113,13 @@ class Comparison:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
-        """Request to a worker for the compiled kernels."""
+        """Return the message that asks a worker to compare the compiled kernels."""
         theirs, compile_it = self.torch_threads, self.torch_compile
         return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Compile a CUDA kernel. The answer is a Built, or the compiler's log as text."""
+    """Request to a worker to compile a CUDA kernel. The answer is a Built, or the compiler's log as text."""
 
     kernel: Kernel

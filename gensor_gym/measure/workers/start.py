@@ -24,35 +24,42 @@ from gensor_gym.measure.isolation.readable import WRITTEN, readable
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 
 COMPILER = "nvrtc"
-"""Name of the worker that compiles CUDA kernels and has no device."""
+"""Name of the worker's kind that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Environment variable. `off` starts workers without isolation, for systems on which they do not run otherwise."""
+"""Environment variable that switches isolation: `off` starts workers without it, for systems on which they do not run otherwise.
+"""
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
 @dataclass(frozen=True)
 class Start:
-    """Command and variables for `process.py`. `scratch` is an isolated worker's writable folder, else None."""
+    """How `process.py` starts a worker: command and environment variables.
+
+    `scratch` is the folder to which an isolated worker may write; None without isolation.
+    """
 
     command: list[str]
     variables: dict[str, str]
     libraries: dict[str, str] = field(default_factory=dict)
-    """Key of a C text -> its library, compiled beforehand for `take_libraries`."""
+    """Key of a C source -> path of its library, compiled before the worker starts."""
     scratch: Path | None = None
 
     @property
     def hint(self) -> str:
-        """Advice if the worker ends before it has loaded anything."""
+        """Return advice for the error message about a worker that ends before it has loaded anything; empty without isolation."""
         return "" if self.scratch is None else f" (it was shut in; ${SWITCH}=off starts workers that are not)"
 
     def enclosed(self, request: Any) -> Any:
-        """A request with the content of files that the worker may not open, if only this user can write them."""
+        """Return a request with the content of the files that an isolated worker may not open. Other requests are unchanged.
+
+        A file is included only if no other user can write it.
+        """
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """Start of a worker for a device. It is isolated if it runs kernels' machine code and `shut_in` says so.
+    """Choose command and environment variables of a worker for a device. `shut_in` isolates it if it runs kernels' machine code.
 
     If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. ValueError for an unknown device, or an invalid value of the variable.
     """
@@ -63,7 +70,10 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 
 
 def _shut_in(opened: Opened) -> Start:
-    """Start of an isolated worker. It may write only to a folder of its own in the cache, since /tmp may be noexec."""
+    """Prepare an isolated worker: its rules, its libraries, and a new folder in the cache, the only one to which it may write.
+
+    The folder is not in /tmp, which may be mounted noexec.
+    """
     libraries = {key_of(*text): str(compile_text(*text)) for text in opened.texts()}
     base = private_dir("scratch")
     _remove_unused(base)

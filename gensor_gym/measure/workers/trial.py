@@ -1,4 +1,4 @@
-"""One trial in a worker, for every kind of device: load, verify, time, verify again."""
+"""One trial of a kernel in a worker, for every kind of device: load, verify, time, verify again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATS = 3
 """Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the harness which stage begins. The harness then knows the stage of a crash or hang."""
+"""Function that tells the parent process which stage of a request begins, so that it knows the stage of a crash or hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
@@ -40,10 +40,10 @@ class DeviceLost(Exception):
 
 
 class Loaded(Protocol):
-    """A kernel loaded in the worker, with its buffers."""
+    """Interface of a kernel that is loaded in the worker, with its buffers."""
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers, and fill output and workspace with NaN bytes."""
+        """Copy the inputs of `draw` into the buffers, and fill output and workspace with NaN bytes."""
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -52,30 +52,33 @@ class Loaded(Protocol):
         """Call the kernel `calls` times in a row; return the total seconds."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the inputs of `draw`; empty if the output is right."""
+        """Compare the output with that expected for the inputs of `draw`.
+
+        Return a message about wrong elements; empty if it is right.
+        """
 
     def damage(self, draw: Expected) -> str:
-        """Message about guard words or inputs that the kernel modified; empty if there are none."""
+        """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
-        """Conditions of a measurement: the device and its present state."""
+        """Return conditions of a measurement: the device and its present state."""
 
     def close(self) -> None:
         """Unload the kernel."""
 
 
 class Baseline(Protocol):
-    """A library's kernel for an operator, loaded on the device with its inputs."""
+    """Interface of a library's kernel for an operator, loaded on the device with its inputs."""
 
     def fault(self, draw: Expected) -> str:
-        """Message about a wrong output for the draw; empty if it is right."""
+        """Compare one call's result with that expected by `draw`. Return a message about a wrong output; empty if it is right."""
 
     def time(self, calls: int) -> float:
         """Call the kernel `calls` times in a row; return the total seconds."""
 
 
 class Device(Protocol):
-    """A device of a worker, on which kernels run."""
+    """Interface of a worker's device, on which kernels run."""
 
     anchor: Anchor | None
     """The drift anchor; None if the conditions contain the device's clock instead."""
@@ -88,32 +91,38 @@ class Device(Protocol):
     """
 
     draws_limit: int
-    """Largest number of bytes of cached draws."""
+    """Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
     def draws(self, op: Computation, seed: int, places: Sequence[int] = DRAWS) -> tuple[Expected, ...]:
-        """Draws of an operator, by default all three. Their arrays are in the memory where this device compares them."""
+        """Draw random inputs of an operator and compute the expected outputs. `places` selects some of the three draws.
+
+        The arrays are where this device compares outputs, in host or device memory.
+        """
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Baselines with torch's own kernel, one per memory layout that the device supports."""
+        """Return the torch baselines that this device can time for an operator, one per memory layout."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError if the device refuses it."""
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch's kernel on this device with a draw's inputs; ValueError for a kind that the device does not have."""
+        """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context in which kernels are timed."""
+        """Context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
-    """Message about damaged buffers or a wrong output for this draw; empty if all is right."""
+    """Check buffers and output after a call. Return a message about damage or a wrong output; empty if all is right.
+
+    `draw` has the inputs and the expected output.
+    """
     return loaded.damage(draw) or loaded.fault(draw)
 
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Context with a loaded kernel, which is always unloaded."""
+    """Context that loads a compiled kernel and always unloads it."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -189,7 +198,10 @@ def _measure(
 
 
 def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: Announce) -> Measurement:
-    """Verify a loaded kernel by two calls on one draw. Other programs may run meanwhile."""
+    """Verify a loaded kernel by two calls on the inputs of one draw, without timing it. Other programs may run meanwhile.
+
+    Return a measurement with the shorter call as its one sample (condition `UNTIMED`), or status WRONG_ANSWER.
+    """
     announce("verify")
     loaded.write(draw)
     seconds = []
@@ -203,13 +215,13 @@ def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: An
 
 
 def _cut_short(loaded: Loaded, request: TrialRequest, seconds: float) -> Measurement:
-    """Measurement of a right kernel that is too slow to be sampled. `seconds` are its one sample."""
+    """Return the measurement of a correct kernel that is too slow to be sampled. Its one sample is `seconds`."""
     conditions = _conditions(loaded, request, calls=1) | {"cut_short": True}
     return Measurement(Status.OK, (seconds,), conditions, "", request.built.kernel.digest)
 
 
 def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -> float:
-    """The smaller of `seconds` and the seconds of one more call, under the timing lock with warm caches."""
+    """Call the kernel once more, under the timing lock with warm caches. Return the smaller of `seconds` and that call's time."""
     with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         loaded.poison()

@@ -1,4 +1,4 @@
-"""Messages between the harness and a worker, each preceded by its length, over a pair of pipes.
+"""Messages between a worker and its parent process, each preceded by its length, over a pair of pipes.
 
 Requests are pickles. Replies are JSON, read as numbers and text only (`replies.py`), because a kernel may have written them.
 """
@@ -36,18 +36,18 @@ def send_request(fd: int, request: object) -> None:
 
 
 def receive_request(fd: int) -> Any:
-    """Read a request of the harness; PipeClosed if none comes."""
+    """Read a request of the parent process; PipeClosed if none comes."""
     (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, None))
     return pickle.loads(_read_exactly(fd, length, None))
 
 
 def send_reply(fd: int, kind: str, value: object) -> None:
-    """Write a reply to the harness; PipeClosed if nobody reads. Values that JSON does not support become text."""
+    """Write a reply to the parent process; PipeClosed if nobody reads. Values that JSON does not support become text."""
     _send(fd, json.dumps([kind, value], default=str).encode())
 
 
 def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
-    """Read a worker's reply (kind, value). `deadline` is a `time.monotonic` instant.
+    """Read a worker's reply. Return (kind, value). `deadline` is an instant of `time.monotonic`.
 
     PipeClosed or DeadlinePassed if none comes, BadReply if it is too long or not a pair in JSON.
     """

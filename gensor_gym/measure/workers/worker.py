@@ -1,4 +1,4 @@
-"""The worker process: runs kernels on a device, so that a crash does not reach the harness.
+"""The worker process: runs kernels on a device, so that a crash does not reach the process that started it.
 
 `isolation/launch.py` starts it with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or when
 its parent has ended, even while a kernel hangs, because a thread watches the parent. Nothing is written to standard output.
@@ -30,13 +30,13 @@ from gensor_gym.plugins import load_named
 
 _WATCH_SECONDS = 0.5
 _BEHIND = 5
-"""Niceness of compilers, so that the timing process does not wait for them."""
+"""Niceness (low priority) of compilers, so that the timing process does not wait for them."""
 _DEVICE_LOST = 70
 """Exit code after a CUDA error that makes the device unusable."""
 
 
 def make_device(name: str) -> Device | None:
-    """Device of a backend; None for the worker that only compiles. ValueError names the available devices."""
+    """Make the device of a backend; None for the worker that only compiles. ValueError names the available devices."""
     return None if name == COMPILER else opened_by(name).device()
 
 
@@ -70,7 +70,7 @@ def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
 
 
 def answer_to(request: object, device: Device | None, cache: ExpectationCache, announce: Announce) -> object:
-    """The answer to a request; TypeError for an unsupported request."""
+    """Compile, run a trial or compare kernels, as the request says. Return the answer; TypeError for an unsupported request."""
     if isinstance(request, CompileRequest):
         from gensor_gym.measure.workers.builders import build_cubin
 
@@ -84,11 +84,11 @@ def answer_to(request: object, device: Device | None, cache: ExpectationCache, a
 
 
 class IsolationWarning(RuntimeWarning):
-    """The system cannot isolate a worker, or only in part."""
+    """Warning that the system cannot isolate a worker, or only in part."""
 
 
 def warn_of_isolation(bound: str) -> None:
-    """Warn if isolation was requested and is missing or incomplete. `bound`: the value of `ISOLATED_BY`."""
+    """Warn if isolation was requested but is missing or incomplete. `bound` is the environment variable `ISOLATED_BY`."""
     if bound not in ("", WHOLE):
         need = f"expected {WHOLE}: Linux 5.13 or newer, not forbidden by a container"
         text = f"kernels under trial run with more of your rights than they need: isolation is {bound}, {need}"
@@ -96,7 +96,7 @@ def warn_of_isolation(bound: str) -> None:
 
 
 def pass_warnings_on(write_fd: int) -> None:
-    """Send warnings about locks and isolation to the harness; other warnings go to standard error."""
+    """Replace Python's display of warnings: those of locks and isolation go to the parent process, others to standard error."""
     show = warnings.showwarning
 
     def send_or_show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:

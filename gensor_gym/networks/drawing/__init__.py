@@ -1,1 +1,1 @@
-"""A plan drawn as boxes in layers by matplotlib."""
+"""Drawing of a plan by matplotlib: kernels as boxes in layers, and links between them."""

@@ -1,4 +1,4 @@
-"""Layout of boxes in layers. A box is below all boxes that it reads, and links pass between the boxes of other layers."""
+"""Layout of a drawing: boxes in layers, each below all boxes that it reads; links pass between the boxes of other layers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GAP, LANE, BELOW, STUB = 0.3, 0.12, 0.5, 0.25
-"""Inches: gap between neighbours, width of a link's lane in a layer, gap between layers, upright part of a link below a layer."""
+"""Distances in inches: between neighbouring boxes, width kept for a link that passes a layer, between layers, and the vertical
+part of a link below a layer.
+"""
 
 
 @dataclass
 class Box:
-    """A box with lines of text, its outputs' sizes as text, width and height in inches. `layered` sets the position."""
+    """A box with lines of text, the sizes of its outputs as text, and its width and height in inches.
+
+    `layered` sets the position.
+    """
 
     lines: list[str]
     sizes: list[str]
     width: float
     height: float
     x: float = 0.0
-    """Horizontal position of the centre."""
+    """Horizontal position of the box's centre, in inches."""
     top: float = 0.0
 
     @property
     def left(self) -> float:
-        """Horizontal position of the left edge."""
+        """Return the horizontal position of the left edge."""
         return self.x - self.width / 2
 
 
 @dataclass
 class Link:
-    """A link from box `start` to box `end` (indices). `layered` sets the points of its line."""
+    """A link from one box to another, by their indices. `layered` sets the points of its line."""
 
     start: int
     end: int
@@ -38,7 +43,7 @@ class Link:
 
 @dataclass
 class _Place:
-    """An entry of a layer: a box, or a link that passes through."""
+    """An element of a layer of the drawing: a box, or a link that passes through."""
 
     width: float
     above: list[_Place] = field(default_factory=list)
@@ -47,7 +52,7 @@ class _Place:
 
 
 def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
-    """Set the positions of boxes and links. Return (width, height) of the drawing; x = 0 is its centre, y = 0 its top.
+    """Set the positions of boxes and links. Return (width, height) of the drawing in inches; x = 0 is its centre, y = 0 its top.
 
     Links lead from earlier to later boxes. In its layer a box is placed by the mean position of its predecessors: the barycentre
     rule of Sugiyama, Tagawa and Toda (1981).
@@ -97,7 +102,10 @@ def _side_by_side(layer: list[_Place]) -> float:
 
 
 def _line(link: Link, boxes: Sequence[Box], passed: Sequence[tuple[float, float, float]]) -> None:
-    """Set the points of a link: below its first box, upright through the layers (x, top, height), at its second box."""
+    """Set the points of a link's line, from the lower edge of its first box to the upper edge of its second.
+
+    `passed` has (x, top, height) of each layer on the way, through which the line is vertical.
+    """
     start, end = boxes[link.start], boxes[link.end]
     link.points = [point for x, top, height in passed for point in ((x, top), (x, top + height + STUB))]
     link.points[0] = (start.x, start.top + start.height)

@@ -1,4 +1,4 @@
-"""The picture of a plan: a box per kernel with the nodes that it computes, and links for the values between kernels."""
+"""Picture of a plan: a box for each kernel, with the nodes that it computes, and links for the values between kernels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 INK, GREY, PALE, GIVEN = "#222222", "#757575", "#F0F0F0", "#FFFFFF"
 FONT, LETTER, SMALL, LINE, PADDING, MARGIN = 8.0, 0.070, 0.055, 0.165, 0.09, 0.15
-"""Points of the font; inches of a letter's width, of a small letter's width, of a line, around texts, around the picture."""
+"""Sizes of text: the font in points; in inches a letter's width, a small letter's width, a line's height, and the margins around
+texts and around the picture.
+"""
 LONGEST = 64
-"""Largest number of characters of a line."""
+"""Largest number of characters of a line of text in a box."""
 
 
 def figure_of(plan: Plan) -> Figure:
@@ -48,7 +50,10 @@ def figure_of(plan: Plan) -> Figure:
 
 
 def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
-    """(boxes of inputs, of kernels in order and of outputs; links from each box to the boxes that read its values)."""
+    """Return the boxes of a plan (inputs, kernels in order, outputs) and the links between them.
+
+    A link leads from a box to each box that reads its values.
+    """
     network, sizes = plan.network, {value.name: value for value in plan.network.graph.values.values()}
     boxes = [_box([value.name], [value.name], sizes, ()) for value in network.inputs]
     maker = {value.name: number for number, value in enumerate(network.inputs)}
@@ -68,7 +73,7 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
 
 
 def said(network: Network, name: str) -> str:
-    """One line of text for a node. An input that is a view has the name of its source."""
+    """Return one line of text for a node, such as `v3 = relu(v2)`. Inputs that are views have the names of their sources."""
     node = network.nodes[name]
     behind = {one: network.source_of(one) for one in node.inputs}
     text = f"{name} = {_made(node, behind)}"
@@ -95,7 +100,7 @@ def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[s
 
 
 def bytes_text(size: float) -> str:
-    """Text of a number of bytes, with three digits and a unit."""
+    """Return a number of bytes as text, with three digits and a unit."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{size / scale:.3g} {unit}"

@@ -39,7 +39,7 @@ class Optimum:
     states: int
     """Number of states of the dynamic program."""
     tried: int
-    """Number of partial plans that the search took up."""
+    """Number of covers of the nodes that the search reached, with those whose pieces are no plan."""
 
 
 def optimum(
@@ -50,6 +50,15 @@ def optimum(
     TooMany if the network is too large for a proof, or pricing its pieces takes more than `seconds` of processor time. ValueError
     if a node has no kernel of its own.
     """
+    for found in ranked(network, hardware, of, prices, seconds):
+        return found
+    raise ValueError(f"{network} on {hardware.name}: no plan, expected a kernel for each of its nodes")
+
+
+def ranked(
+    network: Network, hardware: Hardware, of: Dependences | None = None, prices: Prices | None = None, seconds: float = math.inf
+) -> Iterator[Optimum]:
+    """Yield legal plans in the order of their seconds, each set of nodes at its cheapest anchor; TooMany as in `optimum`."""
     until = time.process_time() + seconds
     of, prices = of or Dependences(network), prices or Prices(network, hardware)
     found = candidates(of, prices, until)
@@ -57,8 +66,7 @@ def optimum(
     for tried, (cost, chosen) in enumerate(program.covers(), 1):
         plan = ordered(network, [one.piece for one in chosen])
         if plan is not None and not plan.fault:
-            return Optimum(plan, cost, len(found), len(program.left), tried)
-    raise ValueError(f"{network} on {hardware.name}: no plan, expected a kernel for each of its nodes")
+            yield Optimum(plan, cost, len(found), len(program.left), tried)
 
 
 def best_plan(network: Network, hardware: Hardware) -> Plan:
@@ -70,7 +78,7 @@ def best_plan(network: Network, hardware: Hardware) -> Plan:
 
 
 class _Covers:
-    """The covers of all nodes by pieces."""
+    """Covers: sets of pieces that compute each node once."""
 
     def __init__(self, of: Dependences, found: list[Candidate]) -> None:
         self.of, self.whole = of, (1 << len(of.names)) - 1

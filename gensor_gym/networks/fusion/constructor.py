@@ -93,7 +93,7 @@ def _rows_after(computation: Any, hardware: Hardware) -> float:
 
 
 def _starts(graph: Any) -> Iterator[np.ndarray]:
-    """First rows of the descents of a row nest or a chain."""
+    """Schedules, as rows of int32, at which the descents of a row nest or a chain begin."""
     row = graph.initial().row
     yield row
     if isinstance(graph, GirGraph) and graph.nest.crossing:
@@ -103,7 +103,7 @@ def _starts(graph: Any) -> Iterator[np.ndarray]:
 
 
 def _descended(graph: Any, row: np.ndarray) -> tuple[np.ndarray, float]:
-    """(row, seconds) of the end of a descent over fields and placements; infinite seconds if nothing near the start is legal."""
+    """(row, seconds) at the end of a descent over fields and placements; infinite seconds if no schedule near is legal."""
     values = [np.arange(top + 1) for top in graph.kind.tops]
     if isinstance(graph, GirGraph):
         levels = [np.array(levels_of(graph.nest, name), np.int64) for name in graph.nest.crossing]

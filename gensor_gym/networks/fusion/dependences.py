@@ -110,7 +110,7 @@ class Dependences:
         return True
 
     def readers_of(self, some: int) -> int:
-        """Set of the nodes that read the nodes of a set."""
+        """The nodes that read a node of the set `some`. A set is an int whose bit i stands for node i."""
         return reduce(or_, (self.readers[one] for one in places(some)), 0)
 
     def read_by(self, some: int) -> int:

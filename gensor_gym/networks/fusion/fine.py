@@ -57,7 +57,7 @@ def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Pie
 
 
 def _with_panels(plan: Plan) -> Plan:
-    """The plan after each product takes the rows that read it, if they are whole rows and enough for all threads."""
+    """The plan in which products are panels with the rows that read them, where such a panel has rows for all threads."""
     readers = _readers(plan)
     for name, node in plan.network.graph.nodes:
         while isinstance(node, Contract) and (taken := _taken(plan, name, readers)) is not None:
@@ -76,7 +76,7 @@ def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
 
 
 def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan | None:
-    """The plan after a product takes rows; None if no rows are left, or if the product is not the first node of its piece."""
+    """The plan in which a product is a panel with one more piece that reads it; None if there is no such legal panel."""
     for rows in readers.get(product, ())[1:]:
         host = readers[product][0]
         panel = panel_of_both(plan.network, host, rows)
@@ -88,7 +88,6 @@ def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan
 
 
 def _has_rows(network: Network, piece: Piece) -> bool:
-    """Whether a piece is a panel with enough rows for all threads."""
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)

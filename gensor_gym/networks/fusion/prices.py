@@ -60,7 +60,10 @@ def price(plan: Plan, hardware: Hardware) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def program_of(computation: Operator | Dataflow, hardware: Hardware) -> tuple[AnySchedule, float]:
-    """(schedule, seconds) of a computation by the constructor, from the cache if known; ValueError if it has no kernel."""
+    """Return (schedule that the search of `constructor` finds, its predicted seconds). Results are cached.
+
+    ValueError if the computation has no kernel.
+    """
     parts = [sources(), NAME, repr(computation), repr(hardware)]
     path = private_dir(FOLDER) / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.txt"
     try:

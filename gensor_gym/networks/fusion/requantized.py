@@ -189,12 +189,10 @@ class _Arranged:
         return Operand(f"{own}_wide")
 
     def _with_vector(self, name: str, numbers: np.ndarray | float, function: str) -> None:
-        """Multiply or add a number for each channel."""
         wide = self._wide(name, numbers)
         self._add(name, Call(function, (Operand(self.last), wide)))
 
     def _of_shape(self, name: str) -> str:
-        """The value in the product's shape."""
         if self.network.graph.values[name].shape == self.op.output.shape:
             return name
         self.made[f"{name}_for_{self.product}"] = Reshape(name, self.op.output.shape)

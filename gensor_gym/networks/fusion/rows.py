@@ -28,7 +28,6 @@ def with_rows_together(plan: Plan) -> Plan:
 
 
 def _joined(plan: Plan) -> Iterator[Plan]:
-    """Legal plans with two pieces of rows joined."""
     rows = [piece for piece in plan.pieces if piece.anchor == "row"]
     maker = {name: piece for piece in rows for name in piece.nodes}
     for piece in rows:
@@ -59,7 +58,6 @@ def _is_once(first: RowNest | None, both: RowNest | None) -> bool:
 
 
 def _nest_of(network: Network, piece: Piece) -> RowNest | None:
-    """The row nest of a piece; None if the piece is not a row nest."""
     try:
         computation = piece.step(network).computation
         return _nest(computation) if isinstance(computation, Dataflow) else None

@@ -1,4 +1,4 @@
-"""A network whose kernels the emulator runs in order, in the memory that they share on a GPU."""
+"""A network whose kernels run in the emulator, in order, in the memory that they would share on a GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ POISON = 0xFF
 
 
 class EmulatedNetwork:
-    """A network on the emulator, called with host arrays. It is slow: use small networks."""
+    """A network whose kernels run in the emulator, called with host arrays. It is slow: use small networks."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", sanitize: bool = True) -> None:
-        """Compile the kernels; EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour."""
+        """Compile the kernels. EmulatorError if that fails. `sanitize` checks addresses and undefined behaviour.
+
+        `mode` is one of `networks.arena.MODES`.
+        """
         self.tasks = Tasks(plan, kernels, mode)
         self.layout = self.tasks.layout
         self.signature = Signature(self.tasks.called)
@@ -32,10 +35,10 @@ class EmulatedNetwork:
         """Empty: this object keeps no constants, and the network's arrays are used."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The outputs: an array of the first input's library, or a tuple of several. With `out`, write to it and return it.
+        """Run the network. Return an array of the first input's library, or a tuple of several.
 
-        ValueError for arrays of wrong number, shape, type or device, and for ids outside their table; EmulatorError with a
-        sanitizer's report.
+        With `out`, write to it and return it. ValueError for arrays of wrong number, shape, type or device, and for ids outside
+        their table; EmulatorError with a sanitizer's report.
         """
         self.tasks.called.check_ids(inputs)
         given = self.signature.inputs(inputs)
@@ -57,6 +60,6 @@ class EmulatedNetwork:
 
 
 def _poison(written: Sequence[np.ndarray], workspace: np.ndarray) -> None:
-    """Fill memory that a kernel may write before it reads its inputs."""
+    """Fill a kernel's outputs and workspace with NaN bytes before it runs, so that inputs in the same memory are noticed."""
     for array in (*written, workspace):
         array.reshape(-1).view(np.uint8)[...] = POISON

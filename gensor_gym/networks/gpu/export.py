@@ -11,7 +11,7 @@ from typing import Any
 
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.export import Exported, check_folder
-from gensor_gym.codegen.export.cubins import launched
+from gensor_gym.codegen.export.cubins import written
 from gensor_gym.codegen.export.cuda_texts import class_of, example_of, header_of, run_text
 from gensor_gym.codegen.export.folder import check_exports, entry, write_manifest
 from gensor_gym.codegen.export.names import Exports
@@ -63,7 +63,7 @@ INCLUDES = ("cstddef", "cstdio", "string", "vector")
 def export_gpu_network(
     plan: Plan, kernels: Sequence[Kernel], tasks: Tasks, folder: str | Path, known: Sequence[Mapping[str, Any]], library: str
 ) -> Exported:
-    """Write a network into a folder that needs no Python. NVRTC compiles the kernels; no GPU is needed.
+    """Write a GPU's network into a folder that needs no Python. NVRTC compiles the kernels; no GPU is needed.
 
     `known` has the manifest's facts about the kernel of each step. ValueError for a folder with other content, or a name that is
     not an identifier; NvrtcError with the compiler's message.
@@ -75,11 +75,9 @@ def export_gpu_network(
     pieces = {kernel.digest: Exports(kernel, f"piece_{n}") for n, kernel in enumerate({k.digest: k for k in kernels}.values())}
     entries, binaries = [], []
     for one in pieces.values():
-        compiled = nvrtc.compile_cubin(one.kernel)
-        binaries.append(target / f"{one.name}.cubin")
-        binaries[-1].write_bytes(compiled.cubin)
-        (target / f"{one.name}.cu").write_text(one.kernel.source, encoding="utf-8")
-        entries.append(entry(one, cubin=binaries[-1].name, registers=compiled.registers, **launched(one.kernel)))
+        binary, about = written(one, target)
+        binaries.append(binary)
+        entries.append(entry(one, **about))
     (target / WEIGHTS).write_bytes(tasks.fixed().tobytes())
     header = target / f"{library}.hpp"
     classes = [*map(class_of, pieces.values()), Whole(whole, pieces, tasks).text()]
@@ -96,10 +94,13 @@ def export_gpu_network(
 
 
 class Whole:
-    """C++ class of a network: offsets of its arrays in one block of memory, and launches of all kernels in order."""
+    """Generates the C++ class of a network: positions of its arrays in one block of memory, and launches of all kernels."""
 
     def __init__(self, one: Exports, pieces: Mapping[str, Exports], tasks: Tasks) -> None:
-        """Lay out the block: inputs, outputs, workspace, weights, and copies of arrays that are not aligned to 16 bytes."""
+        """Lay out the block of memory for all arrays.
+
+        It has inputs, outputs, workspace, weights, and copies of arrays that are not aligned to 16 bytes.
+        """
         self.one, self.pieces, self.tasks = one, pieces, tasks
         self.arrays: list[int] = []
         end = 0
@@ -108,12 +109,12 @@ class Whole:
             end += rounded(tensor.nbytes)
         self.workspace, self.weights = end, end + rounded(tasks.layout.workspace_bytes)
         self.copies = self.weights + rounded(tasks.layout.fixed_bytes)
-        """Offset of the copies. Steps share this memory."""
+        """Offset in the block of the memory for copies of unaligned arrays, which all kernels share."""
         self.launches = "\n".join(line for task in tasks.listed for line in self._step(task))
         self.nbytes = self.copies + max(map(self._copied, tasks.listed), default=0)
 
     def text(self) -> str:
-        """C++ text of the class, which loads, launches and unloads the network."""
+        """Return the C++ text of the class, which loads, launches and unloads the network."""
         name, tensors = self.one.name, self.one.tensors
         shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in tensors)
         pointers = ", ".join(f"CUdeviceptr {name}" for name, _ in tensors)
@@ -173,7 +174,10 @@ class {name} {{
         return (self.workspace if place.base is Base.WORKSPACE else self.weights) + place.at + place.before
 
     def _placed(self, task: Task) -> list[tuple[int, int, Tensor]]:
-        """(offset of the array, offset that the kernel gets, tensor) of each array of a kernel."""
+        """Return (offset in the block, offset that the kernel gets, tensor) for each array of a kernel.
+
+        The two offsets differ if the array is not aligned and must be copied.
+        """
         op, copy, found = task.kernel.operator, self.copies, []
         for place, tensor in zip((*task.reads, *task.writes), (*op.inputs, *op.outputs), strict=True):
             at = self._at(place)
@@ -194,7 +198,7 @@ class {name} {{
         yield from (_copy(f"memory + {at}", f"memory + {given}", t.nbytes) for at, given, t in placed[inputs:] if at != given)
 
     def _moves(self, given: bool) -> str:
-        """Statements that copy the inputs into the block (`given`), or the outputs out of it."""
+        """Return the C++ statements that copy the inputs into the block (`given`), or the outputs out of it."""
         lines, inputs = [], len(self.one.inputs)
         for place, (at, (name, tensor)) in enumerate(zip(self.arrays, self.one.tensors, strict=True)):
             if (place < inputs) == given:
@@ -204,7 +208,7 @@ class {name} {{
 
 
 def _checked(call: str) -> str:
-    """C++ statement that makes a call unless an earlier call failed."""
+    """Return a C++ statement that makes a call unless an earlier call failed."""
     return f"        if (status == CUDA_SUCCESS) status = {call};"
 
 

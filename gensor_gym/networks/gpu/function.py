@@ -48,7 +48,7 @@ class GpuNetwork:
             return self._load()(inputs, out)
 
     def loaded(self) -> LoadedNetwork:
-        """The network on the current GPU. The first call of this method or of the network loads it."""
+        """Return the network on the current GPU. The first call of this method or of the network loads it."""
         with self._lock:
             return self._load()
 
@@ -59,12 +59,12 @@ class GpuNetwork:
 
     @property
     def launches(self) -> int:
-        """Number of kernel launches of a call."""
+        """Return the number of kernel launches of one call."""
         return sum(len(task.kernel.launches) for task in self.tasks.listed)
 
 
 class LoadedNetwork:
-    """A network's kernels and memory on one GPU."""
+    """Kernels and memory of a network on one GPU."""
 
     def __init__(self, tasks: Tasks, cupy: ModuleType) -> None:
         self.arrays, self._cupy = DeviceArrays(tasks.called, cupy), cupy
@@ -86,7 +86,7 @@ class LoadedNetwork:
         """CuPy's graph of all launches. It reads and writes `memory`."""
 
     def captured(self, calls: int) -> Any:
-        """CuPy's graph of `calls` calls of the network on `memory`, without copies of inputs and outputs."""
+        """Capture `calls` calls of the network on `memory` as a CUDA graph of CuPy, without copies of inputs and outputs."""
         with self._stream:
             self._stream.begin_capture()
             try:
@@ -102,7 +102,10 @@ class LoadedNetwork:
             call()
 
     def _bound(self, task: Task) -> Callable[[], None]:
-        """Function that enqueues a kernel. Arrays at addresses not divisible by 16 bytes are copied before or afterwards."""
+        """Return a function that enqueues a kernel with its arrays in the network's memory.
+
+        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs.
+        """
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
         for arrays, copies in ((inputs, before), (outputs, after)):
@@ -134,6 +137,6 @@ class LoadedNetwork:
 
 
 def _copy(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Enqueue copies of pairs (to, from) on the current stream."""
+    """Enqueue copies on the current stream. Each pair is (destination, source)."""
     for to, of in pairs:
         to[...] = of

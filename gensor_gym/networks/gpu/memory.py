@@ -18,7 +18,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 @dataclass(frozen=True)
 class Memory:
-    """Arrays of one library, NumPy or CuPy."""
+    """Arrays of a network's call, of NumPy or CuPy."""
 
     inputs: Sequence[Any]
     """Dense arrays of the network's inputs."""
@@ -30,7 +30,7 @@ class Memory:
     """Constants, and workspaces that keep their content between calls: uint8 [`Layout.fixed_bytes`]."""
 
     def bytes_at(self, place: Place, nbytes: int) -> Any:
-        """View of an array's bytes, uint8 [nbytes]."""
+        """Return a view of the bytes at a position, uint8 [nbytes]."""
         if place.base in (Base.INPUT, Base.OUTPUT):
             whole = (self.inputs if place.base is Base.INPUT else self.outputs)[place.at].reshape(-1).view(np.uint8)
             return whole[place.before : place.before + nbytes]
@@ -38,14 +38,14 @@ class Memory:
         return (self.workspace if place.base is Base.WORKSPACE else self.fixed)[start : start + nbytes]
 
     def array_at(self, place: Place, tensor: Tensor) -> Any:
-        """View of an array with the tensor's shape and type."""
+        """Return a view of the array at a position, with the tensor's shape and type."""
         dtype = np.dtype(ARRAY_DTYPE[tensor.dtype])
         return self.bytes_at(place, math.prod(tensor.shape) * dtype.itemsize).view(dtype).reshape(tensor.shape)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel with the positions of its arrays."""
+    """A kernel with the positions of its arrays in memory."""
 
     kernel: Kernel
     reads: tuple[Place, ...]
@@ -53,7 +53,7 @@ class Task:
     workspace: Place
 
     def arrays(self, memory: Memory) -> tuple[list[Any], list[Any], Any]:
-        """(inputs, outputs, workspace) of the kernel in a network's memory."""
+        """Return (inputs, outputs, workspace) of the kernel as views of the network's memory."""
         op = self.kernel.operator
         inputs = [memory.array_at(place, tensor) for place, tensor in zip(self.reads, op.inputs, strict=True)]
         outputs = [memory.array_at(place, tensor) for place, tensor in zip(self.writes, op.outputs, strict=True)]
@@ -64,7 +64,10 @@ class Tasks:
     """The kernels of a plan in order, with the layout of their arrays and the constants that they read."""
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str) -> None:
-        """`mode` is one of `networks.arena.MODES`. ValueError if several pieces share a loop."""
+        """Lay out the arrays of all kernels. `mode` is one of `networks.arena.MODES`.
+
+        ValueError if several pieces share a loop, which is not possible on a GPU.
+        """
         if any(piece.follows for piece in plan.pieces):
             raise ValueError(f"{plan.network}: a plan with several pieces in one loop, expected a loop for each on a GPU")
         self.called = plan.network.called
@@ -78,7 +81,7 @@ class Tasks:
         return Task(kernel, tuple(values[name] for name in step.reads), tuple(values[name] for name in step.writes), workspace)
 
     def fixed(self) -> np.ndarray:
-        """Fixed memory with the constants, and zeros elsewhere: uint8 [`Layout.fixed_bytes`]."""
+        """Make the fixed memory, uint8 [`Layout.fixed_bytes`]: the constants at their positions, zeros elsewhere."""
         found = np.zeros(self.layout.fixed_bytes, np.uint8)
         for name, array in self.constants.items():
             start = self.layout.values[name].at

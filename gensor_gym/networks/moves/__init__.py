@@ -1,1 +1,1 @@
-"""Rewrites of a network by which moves of data become reads of other kernels."""
+"""Rewrites of a network that let kernels read data where it is, in place of nodes that move it (transposes, slices, joins)."""

@@ -1,7 +1,7 @@
-"""Multiplies a product by a constant factor, instead of its operand.
+"""Moves a constant factor from an operand of a product to the product's result.
 
-The operand, such as queries from an array of queries, keys and values, is then computed by moves alone. A block of products reads
-this array in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
+The operand, such as queries from an array of queries, keys and values, is then only a rearrangement of another value. A block of
+products reads this value in place (`fusion.blocks`), whereas a factor of the operand would need a kernel and memory of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from gensor_gym.networks.network import Network
 
 
 def with_factors_after(network: Network) -> Network:
-    """The network with constant factors applied to float32 products, instead of to operands that moves compute."""
+    """Move constant factors from operands of float32 products to the products' results.
+
+    Only factors of slices and transposes are moved, which kernels can then read in place. Return the new network, or the same one
+    if there is no such factor.
+    """
     graph, nodes, origins = network.graph, list[tuple[str, Node]](), dict(network.origins)
     scaled = {
         _shaped(graph, name): found for name, node in graph.nodes if isinstance(node, Contract)
@@ -37,7 +41,7 @@ def with_factors_after(network: Network) -> Network:
 
 
 def _shaped(graph: Dataflow, name: str) -> str:
-    """Follow a product's reshapes while each is the only reader of the value before it; return the last one's name."""
+    """Follow the reshapes after a product while each is the only reader of the value before it. Return the last one's name."""
     while name not in graph.returns and len(graph.readers[name]) == 1:
         (reader,) = graph.readers[name]
         if not isinstance(graph.makers[reader], Reshape):
@@ -47,7 +51,10 @@ def _shaped(graph: Dataflow, name: str) -> str:
 
 
 def _scaled(graph: Dataflow, name: str) -> str | None:
-    """Name of the map that multiplies an operand by a constant, with only moves between map and operand; None without one."""
+    """Find the map that multiplies a product's operand by a constant; between the two are only transposes and reshapes.
+
+    Return its name; None without such a map.
+    """
     while len(graph.readers[name]) == 1 and name not in graph.returns:
         node = graph.makers.get(name)
         if isinstance(node, Map):
@@ -62,7 +69,7 @@ def _scaled(graph: Dataflow, name: str) -> str | None:
 
 
 def _operand(node: Node) -> str:
-    """Value that a map multiplies or divides by a constant; empty for other nodes."""
+    """Return the value that a map multiplies or divides by a constant; empty for other nodes."""
     match node:
         case Map(Call("multiply" | "divide", (Operand(name), Constant()))) | Map(Call("multiply", (Constant(), Operand(name)))):
             return name

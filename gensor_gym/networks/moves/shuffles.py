@@ -1,7 +1,8 @@
-"""Moves of whole rows in an order that no strides express, such as of rolled windows, as one gather by constant ids.
+"""Replaces nodes that rearrange whole rows, such as the roll of windows, by one gather of rows with constant ids.
 
-A roll is a join of slices, each with a kernel. A gather is a read of a row nest in another order, so a sum or normalisation of
-the rows needs no kernel for it. A normalisation before the moves is computed after them.
+A roll is a join of slices, each with a kernel. A gather is a read of a row nest (maps and reductions of each row) in another
+order, so a sum or normalisation of the rows needs no kernel for it. A normalisation before the rearrangement is computed after
+it.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose
 
 LEAST_COLUMNS = 16
-"""Smallest number of elements of a row, because an id is read per row."""
+"""Shortest row, in elements, that is gathered, because a gather reads an index for each row."""
 MOST_MOVED = 1 << 24
-"""Largest number of elements of a value whose moves are followed element by element."""
+"""Largest number of elements of a value whose rearrangement is followed element by element."""
 _MOVES = (Reshape, Transpose, Slice, Concat)
 
 
 @dataclass
 class Shuffles:
-    """Nodes of a graph in which gathers replace moves of rows."""
+    """Nodes of a graph in which gathers replace the nodes that rearrange rows."""
 
     graph: Dataflow
     nodes: dict[str, Node] = field(init=False)
     """All nodes, including those that no node reads any more."""
     ids: dict[str, np.ndarray] = field(default_factory=dict)
-    """Name of a new constant -> ids, int32 [rows]."""
+    """Name of a new constant -> indices of the gathered rows, int32."""
     instead: dict[str, str] = field(default_factory=dict)
-    """Name of a new node -> the node that it replaces."""
+    """Name of a new node -> the node of the old graph that it replaces."""
 
     def __post_init__(self) -> None:
         self.nodes = dict(self.graph.makers)
@@ -45,7 +46,10 @@ class Shuffles:
                     self._gather(name, (base, *rows), sources[name], ids)
 
     def _gather(self, end: str, computed: tuple[str, ...], source: str, ids: np.ndarray) -> None:
-        """Replace the value `end`: gather rows of the first value of `computed`, and compute the other values from these rows."""
+        """Replace the value `end`: gather rows of the first value of `computed`, and compute the other values from these rows.
+
+        `source` is the value that `end` rearranges. `ids` has the index of the row that each row of the result reads.
+        """
         values, (base, *rows) = self.graph.values, computed
         shape = values[end].shape
         chosen = self._name(f"rows_of_{end}", end)
@@ -57,7 +61,10 @@ class Shuffles:
         self.nodes[end] = self.nodes.pop(made[source])
 
     def _computed(self, name: str, made: Mapping[str, str], shape: tuple[int, ...]) -> str:
-        """Name of a row-wise node's value for the gathered rows. `made` has the values before it."""
+        """Add the node that computes the row-wise value `name` from gathered rows. Return the new node's name.
+
+        `made` maps the values before it to their new names. `shape` is that of the gathered rows.
+        """
         node = self.graph.makers[name]
         if isinstance(node, Reshape):
             return made[node.source]
@@ -81,7 +88,10 @@ class Shuffles:
 
 
 def _moved_from(graph: Dataflow) -> dict[str, str]:
-    """Name of every floating-point value that only moves compute from a single value -> name of the single value."""
+    """Find values that are only a rearrangement (by reshapes, transposes, slices, joins) of one floating-point value.
+
+    Return that value's name for each of them.
+    """
     found: dict[str, str] = {}
     for name, node in graph.nodes:
         of = {found.get(one, one) for one in node.inputs}
@@ -100,9 +110,9 @@ def _after(graph: Dataflow, sources: Mapping[str, str], kind: type[Node]) -> set
 
 
 def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
-    """Yield the last values of chains of moves with a concatenation, or with a reshape and a transpose.
+    """Yield the last values of rearrangements that contain a concatenation, or both a reshape and a transpose.
 
-    They are outputs, or nodes other than such moves read them.
+    Such a value is an output, or a node that does not continue the rearrangement reads it.
     """
     moved = _after(graph, sources, Concat) | (_after(graph, sources, Transpose) & _after(graph, sources, Reshape))
     for name in sources:
@@ -111,13 +121,13 @@ def _ends(graph: Dataflow, sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_in_nest(graph: Dataflow, name: str, source: str) -> bool:
-    """Whether only maps and reductions read a value whose rows are as long as those of `source`."""
+    """Return whether only maps and reductions read a value, and its rows are as long as those of `source`."""
     last = graph.values[name].shape[-1:] == graph.values[source].shape[-1:]
     return last and name not in graph.returns and all(isinstance(graph.makers[one], Map | Reduce) for one in graph.readers[name])
 
 
 def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
-    """Ids, int32 [rows]: row i of `name` is row ids[i] of `source`. None unless the moves move whole rows."""
+    """Return ids, int32 [rows], so that row i of `name` is row ids[i] of `source`. None if rows are not moved as a whole."""
     size, shape = graph.values[source].size, graph.values[name].shape
     columns = shape[-1] if shape else 1
     if columns < LEAST_COLUMNS or size % columns or max(size, graph.values[name].size) > MOST_MOVED:
@@ -129,7 +139,10 @@ def _rows_moved(graph: Dataflow, name: str, source: str) -> np.ndarray | None:
 
 
 def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
-    """Position in the source of each element of the value `name`, int32. `known` has these arrays of earlier values."""
+    """Return for each element of the value `name` its position in the source, int32.
+
+    `known` has these arrays for the source and for values that were visited before.
+    """
     if name not in known:
         node = graph.makers[name]
         given = [_places(graph, one, known) for one in node.inputs]
@@ -146,10 +159,10 @@ def _places(graph: Dataflow, name: str, known: dict[str, np.ndarray]) -> np.ndar
 
 
 def _computed_before(graph: Dataflow, end: str, sources: Mapping[str, str]) -> tuple[str, list[str]]:
-    """(value whose rows are gathered, row-wise nodes that compute the moved value from it, in order).
+    """Find which value's rows to gather, so that row-wise operations before the rearrangement can be computed after it.
 
-    It is (the moved value, []) if these nodes have no reduction, if other nodes read one of their values, or if several values
-    would be gathered.
+    Return (its name, names of these operations in order). The list is empty and the name that of the rearranged value if the
+    operations have no reduction, if other nodes read one of their values, or if several values would be gathered.
     """
     source, columns = sources[end], (1, *graph.values[end].shape)[-1]
     moves = {name for name, of in sources.items() if of == source}
@@ -175,7 +188,7 @@ def _is_read_within(graph: Dataflow, name: str, within: set[str]) -> bool:
 
 
 def _is_row_wise(graph: Dataflow, name: str, columns: int) -> bool:
-    """Whether a value has rows of `columns` floats or of one float, each computed from the same row of other values."""
+    """Return whether a value has rows of `columns` floats or of one float, each computed from the same row of other values."""
     node, values = graph.makers[name], graph.values
     last = values[name].shape[-1:]
     if name in graph.whole or values[name].dtype != graph.dtype or last not in ((columns,), (1,)):

@@ -1,7 +1,8 @@
-"""Slices of a transposed value, taken before the transpose: each reader then moves its own part, in its reads.
+"""Moves slices of a transposed value before the transpose, so that each reader transposes only its own part.
 
 An example is an array of queries, keys and values, computed by one product. If the whole array is transposed before it is sliced,
-the transpose needs a kernel as soon as one part is normalised. If it is sliced first, each reader transposes its part.
+the transpose needs a kernel as soon as one part is normalised. If it is sliced first, each reader transposes its part as it
+reads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from gensor_gym.networks.network import Network
 
 
 def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str, str]]:
-    """(nodes with slices before transposes that only slices read, name of each new node -> the slice for which it was added)."""
+    """Slice before transposing, where only slices read a transposed value.
+
+    Return (the nodes of the new graph in order, name of each new node -> the slice for which it was added).
+    """
     graph, nodes, served = network.graph, list[tuple[str, Node]](), dict[str, str]()
     for name, node in graph.nodes:
         turned = graph.makers.get(node.source) if isinstance(node, Slice) else None
@@ -29,7 +33,7 @@ def slices_first(network: Network) -> tuple[list[tuple[str, Node]], Mapping[str,
 
 
 def _is_cut(graph: Dataflow, name: str) -> bool:
-    """Whether only slices, two or more, read a transposed value, and the slices' readers move them in their reads.
+    """Return whether only slices, two or more, read a transposed value, and each slice's readers can transpose it as they read.
 
     At least one reader must be a map or reduction.
     """
@@ -41,7 +45,7 @@ def _is_cut(graph: Dataflow, name: str) -> bool:
 
 
 def _folds(node: Node) -> bool:
-    """Whether a node's kernel reads moved values in place."""
+    """Return whether a node's kernel can read transposed or sliced values in place."""
     return isinstance(node, Map | Reduce | Transpose) or (isinstance(node, Contract) and len(node.operator.spatial) == 3)
 
 

@@ -1,1 +1,1 @@
-"""Orders of images in memory: which values of a network have channels last, and the network that computes and reads them so."""
+"""Orders of images in memory: the choice of the values that have channels last, and the rewritten network."""

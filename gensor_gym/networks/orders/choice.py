@@ -1,4 +1,4 @@
-"""Chooses the values of a network that have channels last in memory ("nhwc"), as convolutions by wgmma read them.
+"""Chooses the values of a network that have channels last in memory ("nhwc"), as convolutions by wgmma (Hopper) read them.
 
 The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
 *class*. A convolution reads and writes either order, so classes do not depend on each other, and each gets the order that costs
@@ -29,39 +29,42 @@ from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
-"""Arguments of an operator whose image has channels last, and of a convolution whose weights have rows of channels."""
+"""Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
 IMAGE_AXES = (2, 3)
-"""Axes of rows and columns with channels first."""
+"""Axes of an image's rows and columns if channels are first."""
 
 
 def with_orders(op: Operator, **orders: str) -> Operator:
-    """An operator without epilogue, whose arguments name other orders (`operators.images`)."""
+    """Return an operator with other orders of its tensors in memory, such as `image="nhwc"` (see `operators.images`).
+
+    The operator must have no epilogue.
+    """
     return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
 @lru_cache(maxsize=1024)
 def uses_wgmma(op: Operator, machine: Hardware) -> bool:
-    """Whether an operator has programs with wgmma."""
+    """Return whether the machine has programs of an operator that use wgmma, Hopper's tensor core instructions."""
     return 2 in tensor_core_choices(op, machine)
 
 
 @dataclass
 class Uses:
-    """How the nodes of a network use the images of one class."""
+    """How the nodes of a network use the images of one class (images that must have one order in memory)."""
 
     members: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
-    """Images that are computed with channels first: inputs, and results of other operations."""
+    """Images of the class that are computed with channels first: inputs, and results of operations other than convolutions."""
     read: set[str] = field(default_factory=set)
-    """Images that other operations read with channels first."""
+    """Images of the class that operations other than convolutions read with channels first."""
     laid_out: float = 0.0
-    """Seconds that convolutions take to lay out images of the class if channels are first."""
+    """Seconds that convolutions take to lay out images of the class if they have channels first."""
     is_fixed: bool = False
-    """Whether channels must be first, because an output of the network is among the images."""
+    """Whether the class must have channels first, because an output of the network belongs to it."""
 
 
 def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Names of the values that get channels last: all values of the classes that cost less with channels last."""
+    """Return the names of the values that get channels last: those of the classes (of tied values) that then cost less."""
     graph = network.graph
     return frozenset(
         name
@@ -73,21 +76,27 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
-    """Seconds of a kernel that transposes an image of `nbytes`. The model has the same formula for laying out operands."""
+    """Return the seconds of a kernel that transposes an image of `nbytes`.
+
+    The model has the same formula for laying out operands.
+    """
     levels = {level.name: level for level in machine.memory}
     return machine.launch_overhead + 2 * nbytes / levels["dram" if 2 * nbytes > levels["l2"].capacity else "l2"].bandwidth
 
 
 @lru_cache(maxsize=1024)
 def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Predicted seconds of a convolution for laying out operands before a program with wgmma; 0 if it reads them in place."""
+    """Return the predicted seconds that a convolution takes to lay out operands before a program with wgmma.
+
+    0 if it reads the operands in place.
+    """
     tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
     row[TENSOR_CORE] = 2
     return float(layout_kernel(row, tables.ints, tables.floats))
 
 
 def classes_of(network: Network, machine: Hardware) -> list[Uses]:
-    """Classes of a network's images, and how its nodes use them."""
+    """Group a network's images into classes with one order in memory each. Return how its nodes use each class."""
     graph, of = network.graph, _Classes()
     images = [name for name in graph.values if is_image(network, name)]
     for name in images:
@@ -124,7 +133,7 @@ class _Classes:
         self.parents.setdefault(name, name)
 
     def root(self, name: str) -> str:
-        """Name that represents the class of a name."""
+        """Return the name that represents the class of a name."""
         while self.parents[name] != name:
             self.parents[name] = self.parents[self.parents[name]]
             name = self.parents[name]
@@ -138,13 +147,13 @@ class _Classes:
 
 
 def is_image(network: Network, name: str) -> bool:
-    """Whether a value is an image [n, c, h, w] in memory that changes from call to call."""
+    """Return whether a value is an image [n, c, h, w] in memory that changes from call to call."""
     value = network.graph.values[name]
     return len(value.shape) == 4 and not value.constant and not network.graph.is_repeated(name)
 
 
 def tied(network: Network, name: str) -> Iterator[str]:
-    """Images with the same order as a node's value: operands of a map, and the input of a pooling."""
+    """Return the images that must have the order of a node's result: operands of a map, and the input of a pooling."""
     node = network.nodes[name]
     if isinstance(node, Map) and all(_turns(network, one) for one in node.inputs):
         return (one for one in node.inputs if is_image(network, one))
@@ -152,7 +161,10 @@ def tied(network: Network, name: str) -> Iterator[str]:
 
 
 def _turns(network: Network, name: str) -> bool:
-    """Whether a map's operand can have channels last: an image, a constant, or a repeated value of one channel or one pixel."""
+    """Return whether a map's operand can have channels last.
+
+    It can if it is an image, a constant, or a repeated value of one channel or one pixel.
+    """
     if is_image(network, name) or network.graph.values[name].constant and not network.graph.is_repeated(name):
         return True
     node = network.nodes.get(name)
@@ -163,12 +175,15 @@ def _turns(network: Network, name: str) -> bool:
 
 
 def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape with leading axes of extent 1 added, so that it has the four axes of an image."""
+    """Extend a shape by leading axes of extent 1 to the four axes of an image."""
     return (1,) * (len(IMAGE_AXES) + 2 - len(shape)) + shape
 
 
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
-    """Whether a value's node can compute it in both orders: a convolution with wgmma, a pooling, or a map of images."""
+    """Return whether a value's node can compute it with channels first and with channels last.
+
+    That holds for a convolution with wgmma, a pooling, and a map of images.
+    """
     node = network.nodes.get(name)
     if isinstance(node, Map):
         return all(_turns(network, one) for one in node.inputs)
@@ -180,17 +195,17 @@ def makes_either(network: Network, name: str, machine: Hardware) -> bool:
 
 
 def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
-    """Whether a convolution can read an image in either order with wgmma."""
+    """Return whether a convolution with wgmma can read an image with channels first and with channels last."""
     return is_convolution(node) and node.sources[0] == name and uses_wgmma(with_orders(node.operator, **LAST, **IN_ROWS), machine)
 
 
 def is_convolution(node: Node) -> bool:
-    """Whether a node is a convolution of 16 bits without groups, in the usual orders."""
+    """Return whether a node is a 16-bit convolution without groups, whose tensors have the default orders in memory."""
     if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in HALVES:
         return False
     return "groups" not in dict(node.operator.arguments) and not names_orders(node.operator)
 
 
 def is_over_pixels(node: Node) -> bool:
-    """Whether a node reduces all pixels of each channel. Such a node reads an image in either order."""
+    """Return whether a node reduces all pixels of each channel. Such a node reads an image in either order."""
     return isinstance(node, Reduce) and node.axes == IMAGE_AXES

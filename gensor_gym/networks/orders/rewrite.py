@@ -1,4 +1,4 @@
-"""Rewrites a network so that chosen values have channels last: operators, maps, and constant weights laid out once.
+"""Rewrites a network so that chosen values have channels last in memory; constant weights are laid out once.
 
 A value keeps its name. If an operation needs an image in the other order, a transposition computes it. The graph computes equal
 results, so references, plans, memory and exports need no changes for orders.
@@ -31,11 +31,11 @@ from gensor_gym.networks.orders.choice import (
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
-"""Orders of axes of the transpositions to channels last, and back."""
+"""Permutations of axes from channels first to channels last, and back."""
 
 
 def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
-    """The network for a machine, with channels last in memory for the values `chosen` (default: `channels_last`).
+    """Rewrite a network for a machine, with channels last in memory for the values `chosen` (default: `channels_last`).
 
     A network for a machine without wgmma, or without a convolution that uses it, is returned unchanged.
     """
@@ -50,20 +50,22 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None)
 
 
 class _Rewriting:
-    """Nodes of the new network so far. Values of the old network keep their names."""
+    """Nodes of the rewritten network so far. Values keep the names that they have in the old network."""
 
     def __init__(self, network: Network, machine: Hardware, chosen: Set[str]) -> None:
         self.old, self.machine, self.chosen = network, machine, chosen
         self.nodes: list[tuple[str, Node]] = []
         self.names = {value.name for value in network.graph.inputs} | network.nodes.keys()
         self.last: dict[str, str] = {}
-        """Name of an image or repeated value -> name of the value with channels last."""
+        """Name of an image or repeated value of the old network -> name of that value with channels last."""
         self.first: dict[str, str] = {}
-        """Name of an image computed with channels last -> name of the value with channels first."""
+        """Name of an image that is computed with channels last -> name of that image with channels first."""
         self.weights: dict[str, str] = {}
-        """Name of a convolution's weights -> name of the weights in the order rskc."""
+        """Name of a convolution's weights -> name of the weights in the order rskc (window's rows, columns, output channels,
+        input channels).
+        """
         self.moved: dict[str, str] = {}
-        """Name of a reduction that has become a reshape -> name of the reduction."""
+        """Name of a reduction of the old network, which is a reshape in the new one -> name of the new reduction."""
 
     def given(self, name: str) -> None:
         """Add a transposition of a value with channels first, if channels last are chosen for it."""
@@ -71,7 +73,7 @@ class _Rewriting:
             self.last[name] = self._fresh(f"{name}_nhwc", Transpose(name, TO_LAST))
 
     def add(self, name: str, node: Node) -> None:
-        """Add a node that computes the value `name` in the order chosen for it."""
+        """Add the node that computes the value `name`, in the order chosen for the value."""
         if name in self.chosen and makes_either(self.old, name, self.machine):
             self.last[name] = name
             self.nodes.append((name, self._last(name, node)))
@@ -104,7 +106,7 @@ class _Rewriting:
         return self.last[name]
 
     def _convolution(self, node: Node, **orders: str) -> Node:
-        """The convolution that reads its image in the image's order, and constant weights in the order that programs read."""
+        """Rewrite a convolution to read its image in the image's order, and constant weights in the order that programs read."""
         assert isinstance(node, Contract)
         image, weights = node.sources
         if image in self.chosen and reads_either(node, image, self.machine):
@@ -124,7 +126,7 @@ class _Rewriting:
         return node.reading({one: self._plain(one) for one in node.inputs})
 
     def _plain(self, name: str) -> str:
-        """Name of a value with channels first. A transposition computes it if the value has channels last."""
+        """Return the name of a value with channels first. A transposition is added if the value has channels last."""
         if self.last.get(name) != name:
             return name
         if name not in self.first:
@@ -139,7 +141,7 @@ class _Rewriting:
         return name
 
     def network(self) -> Network:
-        """Network of these nodes, whose constants are in memory as its kernels read them."""
+        """Build the rewritten network, whose constants are in memory as its kernels read them."""
         graph = self.old.graph
         rounded = frozenset((self.moved.get(name, name), kind) for name, kind in graph.rounded)
         made = needed(graph.name, graph.inputs, self.nodes, graph.returns, graph.whole, rounded)
@@ -148,5 +150,5 @@ class _Rewriting:
 
 
 def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape [n, c, h, w] as [n, h, w, c]."""
+    """Permute a shape [n, c, h, w] to [n, h, w, c]."""
     return tuple(shape[axis] for axis in TO_LAST)

@@ -58,8 +58,10 @@ class PlanGraph:
         alone = [self._part(1 << node, self.of.piece(1 << node)) for node in range(len(self.of.names))]
         if missing := [part.piece.nodes[0] for part in alone if part.seconds == math.inf]:
             raise ValueError(f"{network} on {hardware.name}: {missing[0]} has no kernel of its own")
-        self.first = self._arrived(tuple(alone), 0, 0, sum(part.seconds for part in alone))
+        self._joined: dict[tuple[int, int, str, int, str], list[tuple[int, Part]]] = {}
+        """(reader, nodes and anchor of the source's piece, and of the reader's) -> (action, part with a kernel) for each way."""
         self._met: dict[bytes, State] = {}
+        self.first = self._arrived(tuple(alone), 0, 0, sum(part.seconds for part in alone))
         self.known: dict[str, Any] = {}
         """Cache of facts about the network, such as features of its nodes."""
 
@@ -88,16 +90,18 @@ class PlanGraph:
 
     def state(self, row: np.ndarray) -> State:
         """The state after a row's decisions, which end at the row's first 0. Illegal decisions change nothing."""
-        key = row.tobytes()
-        if key not in self._met:
-            taken = _taken(row)
-            before = row.copy()
-            before[len(taken) - 1 :] = STOP
-            found = self.after(self.state(before), taken[-1]) if taken else self.first
+        first_stop = int(row.argmin())
+        taken = (row[:first_stop] if row[first_stop] == STOP else row).tobytes()
+        known = len(taken)
+        while known and taken[:known] not in self._met:
+            known -= row.itemsize
+        state = self._met[taken[:known]] if known else self.first
+        for at in range(known // row.itemsize, len(taken) // row.itemsize):
+            state = self.after(state, int(row[at]))
             if len(self._met) >= _MOST_MET:
                 self._met.clear()
-            self._met[key] = found
-        return self._met[key]
+            self._met[taken[: (at + 1) * row.itemsize]] = state
+        return state
 
     def after(self, state: State, action: int) -> State:
         """The state after a decision. An illegal decision and `stop` return the same state."""
@@ -165,23 +169,28 @@ class PlanGraph:
 
     def _changes(self, part_of: tuple[Part, ...], one: int, reader: int) -> tuple[Change | None, ...]:
         """The change that each action makes at the link from node `one` to `reader`; None for an illegal action."""
-        first, second = part_of[one], part_of[reader]
-        both = first.nodes | second.nodes
-        ways: list[tuple[int, Piece]] = []
-        if {first.piece.anchor, second.piece.anchor} <= {"tile", "row"}:
-            ways.append((JOIN, self.of.piece(both)))
-        hosts = both & self.of.products
-        if hosts and hosts & (hosts - 1) == 0:
-            ways.append((PANEL, self.of.piece(both, "panel")))
-        ways += self._blocks(reader)
         found: list[Change | None] = [None] * NUM_ACTIONS
-        for action, piece in ways:
-            part = self._part(self.of.bits(piece.nodes), piece)
+        for action, part in self._ways(part_of[one], part_of[reader], reader):
             replaced = dict.fromkeys(part_of[node] for node in places(part.nodes))
-            whole = part.seconds < math.inf and not any(old.nodes & ~part.nodes for old in replaced)
+            whole = not any(old.nodes & ~part.nodes for old in replaced)
             if whole and self._can_run(part_of, part.nodes, reader):
                 found[action] = Change(part, part.seconds - sum(old.seconds for old in replaced))
         return tuple(found)
+
+    def _ways(self, first: Part, second: Part, reader: int) -> list[tuple[int, Part]]:
+        """(action, part that it makes) for a link to the node `reader`, if there is a kernel; cached."""
+        key = reader, first.nodes, first.piece.anchor, second.nodes, second.piece.anchor
+        if key not in self._joined:
+            both = first.nodes | second.nodes
+            ways: list[tuple[int, Piece]] = []
+            if {first.piece.anchor, second.piece.anchor} <= {"tile", "row"}:
+                ways.append((JOIN, self.of.piece(both)))
+            hosts = both & self.of.products
+            if hosts and hosts & (hosts - 1) == 0:
+                ways.append((PANEL, self.of.piece(both, "panel")))
+            parts = ((action, self._part(self.of.bits(piece.nodes), piece)) for action, piece in (*ways, *self._blocks(reader)))
+            self._joined[key] = [(action, part) for action, part in parts if part.seconds < math.inf]
+        return self._joined[key]
 
     def _blocks(self, reader: int) -> Iterator[tuple[int, Piece]]:
         """(action, block) for each block whose second product is `reader`; a block with copies only if it contains copies."""
@@ -207,9 +216,3 @@ class PlanGraph:
             reached |= some
             waiting = (waiting | later) & ~reached & near
         return True
-
-
-def _taken(row: np.ndarray) -> list[int]:
-    """The decisions of a row, before its first 0."""
-    ends = np.flatnonzero(row == STOP)
-    return row[: ends[0] if len(ends) else len(row)].tolist()

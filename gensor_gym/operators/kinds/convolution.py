@@ -17,7 +17,7 @@ Pair = int | tuple[int, int]
 
 
 def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """For each window position and group a matrix product over channels, summed over the positions."""
+    """Compute the convolution as a sum, over the window's positions, of one matrix product over channels per group."""
     groups = options(op, groups=1)["groups"]
     x, w = in_order(x, IMAGES[0], order_of(op, "image")), in_order(w, WEIGHTS[0], order_of(op, "weights"))
     n, k, (p, q) = len(x), len(w), outputs(op)
@@ -36,7 +36,10 @@ def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _torch_conv2d(torch: Any, op: Operator) -> Any:
-    """Torch's convolution for the operator's orders. Permuted tensors are views, such as torch calls channels last."""
+    """Return torch's convolution for the operator's orders of dimensions.
+
+    Other orders are permuted views, which torch calls channels last.
+    """
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
 
     def convolve(x: Any, w: Any) -> Any:
@@ -52,7 +55,7 @@ def conv2d(
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
     image: str = "nchw", weights: str = "kcrs", result: str = "nchw",
 ) -> Operator:  # fmt: skip
-    """Two-dimensional convolution as in deep learning (the kernel is not flipped).
+    """Make a two-dimensional convolution as in deep learning (the kernel is not flipped).
 
     Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is an axis g
     before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`, `padding` and `dilation`
@@ -89,19 +92,22 @@ def conv2d(
 
 
 def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
-    """Name of an order -> (order, default). ValueError for an unknown order. Unless `any_order`, only the default is known."""
+    """Return {argument: (order, default)} for orders of dimensions. ValueError for an unknown order.
+
+    Unless `any_order`, only the default is accepted.
+    """
     known = {name: WEIGHTS if name == "weights" else IMAGES for name in orders}
     return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
 
 
 def _check_pad_value(pad_value: object, dtype: str) -> None:
-    """ValueError unless it is 0, or a number of int8 for dtype int8."""
+    """Raise ValueError unless the pad value is 0, or a number of int8 for dtype int8."""
     if pad_value != 0 and not (dtype == "int8" and -128 <= integer("pad_value", pad_value, -128) <= 127):
         raise ValueError(f"pad_value={pad_value} of {dtype}: expected 0, or of int8 -128 to 127")
 
 
 def _groups(groups: object, c: int, k: int) -> int:
-    """Number of groups. ValueError unless it divides the input and output channels."""
+    """Return the number of groups. ValueError unless it divides the input and output channels."""
     groups = integer("groups", groups)
     if c % groups or k % groups:
         raise ValueError(f"groups={groups}: expected a divisor of c={c} and of k={k}")
@@ -116,7 +122,7 @@ def depthwise_conv2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
     pad_value: int = 0,
 ) -> Operator:  # fmt: skip
-    """Convolution of every channel with a separate window.
+    """Make a depthwise convolution: every channel has a window of its own.
 
     Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and `padding` are
     one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any number

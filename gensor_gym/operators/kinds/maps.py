@@ -19,7 +19,7 @@ INTEGER_FUNCTIONS = ("relu", "copy", "add", "mul")
 
 @register_operator()
 def elementwise(name: str, *shape: int, dtype: str = "float32") -> Operator:
-    """A function of each element of one tensor (relu, gelu with erf, sigmoid, tanh, exp, copy) or of two (add, mul).
+    """Make a function of each element of one tensor (relu, gelu with erf, sigmoid, tanh, exp, copy) or of two (add, mul).
 
     The loop is one flat axis over all elements. A per-channel epilogue (bias, scale), whose channel is the last dimension, turns
     it into two axes, rows and columns. int8 is accepted by relu, copy, add and mul and gives int32.

@@ -27,7 +27,7 @@ def _maximum(op: Operator, x: np.ndarray) -> np.ndarray:
 
 
 def _over_places(op: Operator, x: np.ndarray, start: float, combine: Callable[..., np.ndarray]) -> np.ndarray:
-    """`start` combined with the elements at every position of the windows, in the operator's order."""
+    """Combine `start` with the elements at every position of the windows, and return the result in the operator's order."""
     order = order_of(op, "image")
     parts = (part for _, _, part in places(op, in_order(x, IMAGES[0], order), start))
     return in_order(reduce(combine, parts, np.full((), start)), order, IMAGES[0])
@@ -43,7 +43,7 @@ def avg_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
     image: str = "nchw",
 ) -> Operator:  # fmt: skip
-    """Mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
+    """Make a mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8 is
     rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
@@ -58,7 +58,7 @@ def max_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
     image: str = "nchw",
 ) -> Operator:  # fmt: skip
-    """Maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
+    """Make a maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is at
     most half the window, so that every window contains an element. With `image="nhwc"` input and output have their channels last.
@@ -69,7 +69,7 @@ def max_pool2d(
 def _pool(
     name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str
 ) -> Operator:
-    """`sizes` are n, c, h, w, r, s."""
+    """Make a pooling operator. `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()
     stride, padding = pair("stride", stride), pair("padding", padding, 0)

@@ -11,7 +11,7 @@ FACTOR = 2
 
 
 def near(one: Operator, other: Operator) -> bool:
-    """Whether two operators of one class have similar extents, either by axis name or after both are sorted.
+    """Whether two operators of one class have similar extents, compared by axis name or in sorted order.
 
     A missing axis counts as extent 1. Of all ways to pair the extents of two operators, sorting minimises the largest ratio. So
     if the sorted extents are not similar, they are not similar in any permutation of the axes. Data type, epilogue, stride and

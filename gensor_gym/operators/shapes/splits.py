@@ -22,11 +22,11 @@ from gensor_gym.registry import check_known
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1", "v2")
 TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
-"""Tables whose shapes a version divides into parts, by version."""
+"""Version of the split -> tables whose shapes it divides into parts."""
 NETWORKS = "networks/"
-"""Prefix of the ids that are kept first when the held-out class is cut."""
+"""Prefix of the ids of networks' operators, which are kept first when the held-out class is reduced."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, with most test operators of v1, is cut to less than 1 / LARGEST_SHARE of the test part."""
+"""In v2 the held-out class, with most test operators of v1, is reduced to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
 """Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
@@ -39,18 +39,18 @@ still has all bodies."""
 
 
 def group(op: Operator) -> str:
-    """Name of the group of `op`: its class and the rounded log2 of each extent. dtype and epilogue do not matter.
+    """Return the name of an operator's group: its class and the rounded log2 of each extent.
 
-    Sizes that round to the same numbers share a group, and a group is in one part. But similar sizes on both sides of a rounding
-    border may be in different parts (docs/design.md counts the test operators with a train operator of about their size). The
-    group of an elementwise operator depends on its number of elements only.
+    dtype and epilogue do not matter. Operators of a group are in one part of the split. But similar sizes on both sides of a
+    rounding border may be in different parts (docs/design.md counts the test operators with a train operator of about their
+    size). The group of an elementwise operator depends on its number of elements only.
     """
     extents = (op.points,) if op.name == "elementwise" else op.extents
     return f"{op.name}/" + "-".join(str(round(math.log2(extent))) for extent in extents)
 
 
 def part_of(op: Operator, version: str = "v1") -> str:
-    """The part, one of PARTS, of any operator, even if no table lists it.
+    """Return the part of the split (train, validation or test) of any operator, even if no table lists it.
 
     A hash of the operator's group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near an
     operator of the frozen test part belongs to test as well, though the frozen part does not list it.
@@ -77,7 +77,7 @@ def _test_operators() -> tuple[Operator, ...]:
 
 
 def build(version: str = "v1") -> dict[str, list[str]]:
-    """Full ids of each part by the rule, without duplicates. `shapes/splits.json` contains the frozen result."""
+    """Compute the split: the full ids of each part, without duplicates. `shapes/splits.json` contains the frozen result."""
     check_known("split", version, VERSIONS)
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     shapes = dict(_different(version))
@@ -92,7 +92,7 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 
 def _different(version: str) -> Iterator[tuple[str, Operator]]:
-    """Full ids and operators of the tables of a version. Of several operators with the same loops, only the first."""
+    """Yield full ids and operators of the tables of a version. Of several operators with equal loops, only the first."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)
@@ -102,7 +102,10 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """The test part with fewer operators of the held-out class: operators of networks are kept first, then others by a hash."""
+    """Return the test part with fewer depthwise convolutions, the class that only the test part has.
+
+    Operators of networks are kept first, then others in the order of a hash.
+    """
     held = [name for name in test if shapes[name].name == HELD_OUT]
     room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # one more would make a quarter
 
@@ -114,14 +117,14 @@ def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
 
 
 def split(part: str, version: str = "v1") -> tuple[str, ...]:
-    """Full ids of one part, from the frozen file. ValueError for an unknown part or version."""
+    """Return the full ids of one part of the frozen split. ValueError for an unknown part or version."""
     check_known("split", version, VERSIONS)
     check_known(f"split {version}: part", part, PARTS)
     return tuple(read("splits")[version][part])
 
 
 def _loops(op: Operator) -> Operator:
-    """`op` without details that do not affect the loops: its arguments, and coefficients of axes of extent one."""
+    """Return `op` without details that do not affect its loops: its arguments, and coefficients of axes of extent one."""
 
     def bare(access: Access) -> Access:
         rows = tuple(

@@ -17,24 +17,24 @@ TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke", "net
 
 @cache
 def read(file: str) -> dict[str, Any]:
-    """Content of a JSON file of this folder."""
+    """Return the content of a JSON file of this folder. `file` is its name without the ending."""
     folder = resources.files("gensor_gym.operators.shapes")
     content: dict[str, Any] = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
     return content
 
 
 def table(name: str) -> Mapping[str, str]:
-    """Operator text by id of one table, such as {"C0": "conv2d(...)"}. ValueError for an unknown table."""
+    """Return one table of operators as {id: text}, such as {"C0": "conv2d(...)"}. ValueError for an unknown table."""
     check_known("table", name, TABLES)
     return MappingProxyType(read(name)["operators"])
 
 
 def source(name: str) -> str:
-    """Source of a table, and its deviations from the publication."""
+    """Return text about the publication from which a table is taken, and about deviations from it."""
     check_known("table", name, TABLES)
     return str(read(name)["source"])
 
 
 def named_shapes() -> dict[str, str]:
-    """Operator text by full id of all tables in order, such as {"roller/C0": "conv2d(...)"}."""
+    """Return the operators of all tables as {full id: text}, such as {"roller/C0": "conv2d(...)"}."""
     return {f"{name}/{key}": text for name in TABLES for key, text in table(name).items()}

@@ -15,7 +15,10 @@ from gensor_gym.codegen.c.micro.turn import butterflies
 ENDINGS = ("_bfloat", "_half")
 """Endings of the names of helpers for bfloat16 and for float16."""
 CONVERSIONS = ("widened", "rounded")
-"""Conversions from and to 16 bits, which the other helpers call. Some of one lane call the conversion of four lanes."""
+"""Names of the helpers that convert from and to 16 bits, which other helpers call.
+
+Some of one lane call the conversion of four lanes.
+"""
 TYPE = "typedef uint16_t halves{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 
 _WORDS = "    typedef uint32_t words __attribute__((vector_size({bytes})));\n"
@@ -158,11 +161,14 @@ _PROCESSOR = {
     ("rounded_half", 8): ("__F16C__", "(halves8)_mm256_cvtps_ph((__m256)x, 0)"),
     ("rounded_half", 4): ("__F16C__", "(halves8)_mm_cvtps_ph((__m128)x, 0)"),
 }
-"""(conversion, lanes) -> (macro of the instruction set, C text of the result). Rounding four lanes returns eight."""
+"""(conversion, lanes) -> (macro of the instruction set, C text of the result).
+
+Helpers that round four lanes get eight, because the instruction returns eight.
+"""
 
 
 def text(name: str, ending: str, width: int) -> str:
-    """C text of the helper `NAME + ENDING + _WIDTH`; empty if there is no such helper."""
+    """Return the C text of the helper `NAME + ENDING + _WIDTH` for 16-bit floats; empty if there is no such helper."""
     if name in CONVERSIONS:
         template = (_ONE if width == 1 else _CONVERSIONS)[name + ending]
     else:
@@ -176,7 +182,10 @@ def text(name: str, ending: str, width: int) -> str:
 
 
 def _processor(name: str, width: int) -> dict[str, str]:
-    """Placeholder -> C text that uses the processor's conversion instruction before plain vector code; empty without one."""
+    """Return C texts that use the processor's conversion instruction before plain vector code, by placeholder of a template.
+
+    The texts are empty if the processor has no instruction for this helper and width.
+    """
     if (name, width) not in _PROCESSOR:
         return {"processor": "", "end": ""}
     macro, value = _PROCESSOR[name, width]
@@ -188,7 +197,7 @@ def _processor(name: str, width: int) -> dict[str, str]:
 
 
 def _masked(width: int) -> dict[str, str]:
-    """Placeholder -> C text of masked loads and stores by AVX-512, before the plain loop."""
+    """Return placeholders of a template -> C text of masked loads and stores with AVX-512, before a plain loop."""
     if width not in (4, 8, 16):
         return dict.fromkeys(("masked_load", "masked_store", "masked_end"), "")
     prefix, words = ("_mm" if width == 4 else f"_mm{32 * width}"), f"__m{32 * width}i"
@@ -209,7 +218,10 @@ def _masked(width: int) -> dict[str, str]:
 
 
 def _pieces(width: int) -> str:
-    """C text of `store_first`: for each bit of `count`, from the highest, a store of that many lanes."""
+    """Return the C text of `store_first`, which stores the first `count` lanes.
+
+    For each bit of `count` that is 1, from the highest, it stores as many lanes as the bit is worth.
+    """
     lines, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]

@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void scatter_words_{w}(int8_t *p, l
 }
 """,
 }
-"""Helper -> template of its C text, as in `c/micro/vectors.py`. Values to store are integers that fit int8."""
+"""Helper -> template of its C text, as in `c/micro/vectors.py`. Numbers to store as int8 must be integers that fit."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
 SCALARS = {
     "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",
@@ -98,30 +98,33 @@ SCALARS = {
 
 
 def finished(plan: LoopPlan, name: str) -> str:
-    """Name of the C variable of an element after the epilogue; `name` is the variable of the element's sum."""
+    """Return the name of the C variable that holds an element after the epilogue.
+
+    `name` is the variable of the element's sum.
+    """
     return f"{name}_real" if plan.accumulator == "int32_t" and plan.op.output.dtype == "float32" else name
 
 
 def of_written(plan: LoopPlan, helper: str, whole: bool = False) -> str:
-    """Name of the variant of `helper`, such as `store`, for the type that the kernel writes.
+    """Return the variant of a helper's name, such as that of `store`, for the data type that the kernel writes.
 
-    If the reduction is split, micro-kernels write partial sums; `whole` chooses the type of the final output.
+    If the reduction is split, micro-kernels write partial sums; with `whole`, the variant is for the final output.
     """
     dtype = plan.op.output.dtype if whole else plan.output.dtype
     return f"real_{helper}" if plan.accumulator == "int32_t" and dtype == "float32" else f"{helper}{ENDINGS.get(dtype, '')}"
 
 
 def real(load: str) -> str:
-    """Replace the helper in the C text of a load by the helper that loads floats in an integer kernel."""
+    """Replace the helper's name in the C text `load` by that of the helper that loads floats in an integer kernel."""
     return _LOADS.sub(r"real_\1", load)
 
 
 def plain_names(text: str) -> str:
-    """Names, as in float32 kernels, of the helpers and vectors of floats in the text of an integer kernel."""
+    """Return the names, as in float32 kernels, of all helpers and vectors of floats that the text of an integer kernel uses."""
     return " ".join([*_REAL.findall(text), *(f"vec{width} " for width in re.findall(r"\breal(\d+)\b", text))])
 
 
 def named_real(text: str) -> str:
-    """Rename the helpers and vectors in a C text of float32 kernels to their names in integer kernels."""
+    """Rename helpers and vectors in a C text of float32 kernels to the names that integer kernels use for floats."""
     text = re.sub(r"\bvec(\d+)\b", r"real\1", text)
     return re.sub(r"(?<![\w.])([a-z][a-z0-9]*(?:_[a-z]+)*_\d+\()", r"real_\1", text)

@@ -15,7 +15,7 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 
 def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
-    """The copied input of a shifted matrix product, as an operand."""
+    """Return the copied input of a shifted matrix product as an operand of the micro-kernel."""
     task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
     shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
     pitch = (shape[1] * shift.plane, shift.plane, 1)
@@ -37,8 +37,9 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 def packed(
     program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """A packed operand: one copy that all tasks share if it can serve them and is not too large, else one copy per task.
+    """Return a packed operand.
 
+    All tasks share one copy if it can serve them and is not too large; else each task packs a copy.
     Constant weights are packed once for all calls, so their copy may have any size.
     """
     op, task = program.operator, tiles[2]
@@ -53,10 +54,11 @@ def packed(
 
 
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
-    """An operand packed for one tile `task`: in panels as wide as the register tile if possible, else as a box.
+    """Return an operand that is packed for one tile of sizes `task`.
 
-    Panels of int8 groups also contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are
-    whole groups apart.
+    It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
+    contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are a whole number
+    of groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
@@ -90,7 +92,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension that only the vector axis indexes within a task tile, with stride one; -1 if there is none."""
+    """Return the dimension that only the vector axis indexes within a task tile, with stride one; -1 without such a dimension."""
     moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
@@ -101,7 +103,7 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 def whole_tiles(
     extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1, size: int = 1
 ) -> tuple[int, ...]:
-    """Sizes of a tile that covers the whole operator, one for each axis.
+    """Return the sizes of a tile that covers the whole operator, one for each axis.
 
     Sizes along spatial axes and `vector` are rounded up to multiples of the register tile, the size along `group` (-1 for no
     axis) to a multiple of `size`.
@@ -113,7 +115,10 @@ def whole_tiles(
 
 
 def _row_pitch(length: int, item: int) -> int:
-    """Distance in elements of packed rows: an odd number of cache lines, so that rows spread over the cache's sets."""
+    """Return the distance in elements between packed rows.
+
+    It is an odd number of cache lines, so that rows spread over the cache's sets.
+    """
     if length == 1:
         return 1
     line = 64 // item

@@ -1,4 +1,4 @@
-"""Operands: tensors as the micro-kernel accesses them, with their types in memory."""
+"""Operands of the micro-kernel: tensors with the strides by which it reads them, and with their types in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDINGS = {"int8": "_narrow", "bfloat16": "_bfloat", "float16": "_half"}
 
 @dataclass(frozen=True)
 class Packing:
-    """Layout of a packed operand.
+    """Layout of a packed operand (a copy of the elements that a task tile reads).
 
     `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a box without panels. `shape` holds
     the extents of the copied region. `pitch[d]` is the distance in elements of neighbours along dimension d, or of neighbouring
@@ -55,5 +55,8 @@ class Operand:
 
     @property
     def ending(self) -> str:
-        """Ending of the names of helpers that load and store an element; empty if no conversion is needed."""
+        """Suffix of the names of the C helpers that load and store an element, such as `_bfloat`.
+
+        It is empty if the data type needs no conversion.
+        """
         return ENDINGS.get(self.dtype, "")

@@ -31,7 +31,10 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
-"""Largest number of tiles that share the prefetches of an image and of panels. Sharing costs time in every step."""
+"""Largest number of register tiles that share the prefetches of an image, and of weights in panels.
+
+Sharing costs time in every step.
+"""
 STEPS_AHEAD = 4
 """Number of channels from a step to the step whose pixels it prefetches; 2 is as fast."""
 APART = 2048
@@ -42,20 +45,24 @@ TERMS_PER_LINE = 8
 
 @dataclass(frozen=True)
 class Ahead:
-    """Prefetches in the loop over a reduction axis: `lines` cache lines of an operand per step, shared by `tiles` tiles."""
+    """Prefetches in the micro-kernel's loop over a reduction axis.
+
+    Each step reads `lines` cache lines of an operand for the next lanes; `tiles` register tiles share the work of prefetching
+    them.
+    """
 
     operand: Operand
     axis: int
     lines: int
     tiles: int
     hint: str
-    """Further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
+    """C text of further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
 
 
 def turns(plan: LoopPlan) -> int:
-    """Number of consecutive tasks that read the same lanes; 1 if a task has several register tiles along the vector axis.
+    """Return the number of consecutive tasks that read the same lanes.
 
-    The field `turn` of `struct task` counts these tasks.
+    It is 1 if a task has several register tiles along the vector axis. The field `turn` of `struct task` counts these tasks.
     """
     if plan.vector not in plan.op.spatial or plan.moves(plan.vector):
         return 1
@@ -63,12 +70,12 @@ def turns(plan: LoopPlan) -> int:
 
 
 def asks_by_turns(plan: LoopPlan) -> bool:
-    """Whether a register tile needs the `turn` of its task to find its share of the prefetches."""
+    """Return whether the micro-kernel needs the field `turn` of its task to choose which cache lines to prefetch."""
     return turns(plan) > 1 and plan.splits == 1 and any(_prefetches(plan, a) for a in plan.op.reduce)
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
-    """Write the prefetches of one step of the loop over a reduction axis, if this loop has any."""
+    """Write the prefetches of one step of the loop over the reduction axis `axis`, if this loop has any."""
     plan = reader.plan
     for read in () if reader.edge else plan.reads:
         inner = dict.fromkeys((a for a in plan.op.reduce if a > axis), 0)
@@ -94,7 +101,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
 
 
 def _number(plan: LoopPlan) -> str:
-    """C text of this tile's index among the tiles that read the same lanes."""
+    """Return the C text of this register tile's index among the tiles that read the same lanes."""
     terms = ["t->turn"] if asks_by_turns(plan) else []
     for a in _rows(plan):
         name, size = plan.axes[a], plan.tiles[0][a]
@@ -133,7 +140,7 @@ def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
 
 
 def _rows(plan: LoopPlan) -> list[int]:
-    """Axes along which a task has several tiles that read the same lanes, the innermost last."""
+    """Return the axes along which a task has several register tiles that read the same lanes, the innermost last."""
     return [a for a in plan.op.spatial if a != plan.vector and plan.moves(a)]
 
 
@@ -142,7 +149,7 @@ def _tile_count(plan: LoopPlan, axis: int) -> int:
 
 
 def _lanes_stay(plan: LoopPlan) -> bool:
-    """Whether consecutive register tiles have the same lanes and different rows."""
+    """Return whether consecutive register tiles read the same lanes and have different rows."""
     if plan.vector not in plan.op.spatial:
         return False
     if not plan.moves(plan.vector):
@@ -153,12 +160,15 @@ def _lanes_stay(plan: LoopPlan) -> bool:
 
 
 def _sharing(plan: LoopPlan) -> int:
-    """Number of consecutive register tiles that read the same lanes."""
+    """Return the number of consecutive register tiles that read the same lanes."""
     return turns(plan) * math.prod(_tile_count(plan, a) for a in _rows(plan))
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Prefetches of weights in panels if two panels fit in L2 but all weights take much of it; else None."""
+    """Return the prefetches of weights that are packed in panels, or None.
+
+    They are useful if two panels fit in L2 but all weights take much of it.
+    """
     if read.packing is None or read.packing.panel < 0 or not read.packing.shared or _moved_by_rows(plan, read):
         return None
     inner = [a for a in plan.op.reduce if a > axis]
@@ -173,7 +183,10 @@ def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Prefetches of an image that lanes read in place, with one plane per step, if the image exceeds half of L2; else None."""
+    """Return the prefetches of an image that is read in place, with one channel's plane per step, or None.
+
+    They are useful if the image exceeds half of L2.
+    """
     item, caches = ITEM_BYTES[read.access.tensor.dtype], _caches(plan)
     if read.packing is not None or read.guarded or not read.lane_stride == read.strides[plan.vector] == 1:
         return None
@@ -187,7 +200,7 @@ def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _moved_by_rows(plan: LoopPlan, read: Operand) -> bool:
-    """Whether tiles with the same lanes and different rows read different elements of an operand."""
+    """Return whether register tiles with the same lanes and different rows read different elements of an operand."""
     turning = [a for a in plan.op.spatial if a > plan.vector and plan.grid[a] > 1] if turns(plan) > 1 else []
     return any(read.strides[a] for a in (*_rows(plan), *turning))
 

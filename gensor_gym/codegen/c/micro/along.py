@@ -36,13 +36,19 @@ SCALARS = {name: text.replace("vec{w}", "int32_t").replace("{w}", "1").replace("
 
 
 def roles(reader: Reader) -> tuple[Operand, Operand]:
-    """(operand that is made unsigned, other operand). The other operand has at most as many distinct rows."""
+    """Return (operand that is made unsigned, other operand) of an int8 product.
+
+    The other operand has at most as many distinct rows in the register tile.
+    """
     other, unsigned = sorted(reversed(reader.plan.reads), key=lambda read: len(reader.distinct(read)))
     return unsigned, other
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators of the excess, 128 times the sum of the other operand's elements."""
+    """Write the declaration of the accumulators of the excess, which is 128 times the sum of the other operand's elements.
+
+    The excess arises because 128 is added to one operand to make it unsigned.
+    """
     _, other = roles(reader)
     for c, chunk in enumerate(reader.plan.chunks):
         names = [f"{_excess(place, c)} = {splat('0', chunk.width)}" for place in range(len(reader.distinct(other)))]
@@ -50,7 +56,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def finish(lines: Lines, reader: Reader) -> None:
-    """Write C that subtracts the excess from the accumulators."""
+    """Write C that subtracts the excess (128 times the sum of the other operand's elements) from the accumulators."""
     _, other = roles(reader)
     for r, row in enumerate(reader.plan.rows):
         place = reader.distinct(other).index(reader.key(other, row))
@@ -58,22 +64,28 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """C definition of `not_done`: zeros, then elements with all bits 1. Windows of this array mask elements already summed."""
+    """Return the C definition of the array `not_done`: zeros, then elements with all bits 1.
+
+    A window of this array masks the elements that an earlier step has already summed.
+    """
     width, item, ones = plan.step(plan.vector), plan.reads[0].c_type, "-1" if plan.groups_bytes else "0xffff"
     return f"static const {item} not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = {ones}}};\n"
 
 
 def reads_back(plan: LoopPlan) -> bool:
-    """Whether the last step begins early enough to end with the reduction, and masks elements that are already summed.
+    """Return whether the last step along the reduction begins earlier, to end with the axis, and masks elements already summed.
 
-    True if the extent is more than one step and not a multiple of a step.
+    It does if the extent is more than one step and not a multiple of a step.
     """
     extent, width = plan.op.extents[plan.vector], plan.step(plan.vector)
     return extent > width and extent % width != 0
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step along the reduction, of the register tile's width; `tail` means that fewer elements are left."""
+    """Write one step along the reduction, which multiplies and adds as many elements as the register tile is wide.
+
+    `tail` means that fewer elements are left.
+    """
     plan, (unsigned, other) = reader.plan, roles(reader)
     item, kind, ending = ("int8_t", "vec", "") if plan.groups_bytes else ("uint16_t", "pairs", "_bfloat")
     name, end, width = plan.axes[plan.vector], bounds(plan, plan.vector)[1], plan.step(plan.vector)
@@ -97,7 +109,10 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
-    """C text that loads groups of an operand; if `kept`, elements that an earlier step has summed become zeros."""
+    """Return the C text that loads groups of an operand's elements for one row and one vector.
+
+    If `kept`, elements that an earlier step has summed become zeros.
+    """
     plan, words = reader.plan, "words" if reader.plan.groups_bytes else "words_bfloat"
     offset = plan.group_size * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"

@@ -128,7 +128,10 @@ _SPREAD = """#ifdef {macro}
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Placeholder -> x86 code in the templates of `dot` and `spread`, before the plain alternative; empty for other widths."""
+    """Return placeholders in the templates of `dot` and `spread` -> x86 code before the plain alternative.
+
+    The texts are empty for widths without intrinsics.
+    """
     if width not in _X86:
         return dict.fromkeys(("dot", "dot_end", "spread", "spread_end"), "")
     prefix, kind, fallback, choices = _X86[width]
@@ -150,14 +153,14 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def helper_text(plan: LoopPlan) -> str:
-    """C helpers that pack panels in groups and, for int8, make bytes unsigned."""
+    """Return the text of C helpers that pack panels in groups and, for int8, make bytes unsigned."""
     if not plan.groups_bytes:
         return INTERLEAVE_PAIRS + PACK_PAIRS
     return _PART + interleave_text() + _GROUPS + UNSIGNED
 
 
 def interleave_text() -> str:
-    """C text of `INTERLEAVE`, with the shuffle orders of bytes and of pairs filled in."""
+    """Return the C text of the helper `INTERLEAVE`, with the shuffle orders of bytes and of pairs filled in."""
     byte = [n // 2 + 16 * (n % 2) for n in range(32)]
     pair = [n // 4 * 2 + 16 * (n // 2 % 2) + n % 2 for n in range(32)]
     orders = {"byte_low": byte[:16], "byte_high": byte[16:], "pair_low": pair[:16], "pair_high": pair[16:]}
@@ -168,7 +171,7 @@ def interleave_text() -> str:
 
 
 def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
-    """C statements that pack one panel and, for int8, store the accumulators' initial values after it.
+    """Return C statements that pack one panel and, for int8, store the accumulators' initial values after it.
 
     `source` and `target` are addresses, `columns` is the source's number of columns, `rows` its (number of rows, row stride).
     """
@@ -181,9 +184,10 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
 
 
 def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
-    """C statements that sum up the panel at `panel_at` and store the accumulators' initial values after it.
+    """Return C statements that sum the bytes of a packed panel and store accumulators' initial values after the panel.
 
-    `heads` are the heads of loops over the panel's words, `place` holds the (stride, index) terms of a word's offset.
+    The C variable `panel_at` is the panel's address. `heads` are C loop heads over the panel's words of four bytes; `place` are
+    the (stride, loop variable) terms of a word's offset.
     """
     assert operand.packing is not None
     dimension, lines = plan.group_dimension(operand), Lines()
@@ -201,19 +205,22 @@ def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[t
 
 
 def start_row(plan: LoopPlan, operand: Operand) -> int:
-    """Index of the row after a panel's data, which contains the accumulators' initial values."""
+    """Return the index of the row after a panel's data, which contains the accumulators' initial values."""
     assert operand.packing is not None
     return operand.packing.shape[plan.group_dimension(operand)]
 
 
 def start_axes(plan: LoopPlan) -> list[int]:
-    """Axes along which a task must know its block of the reduction: only the first block starts from the values after panels."""
+    """Return the axes along which a task must know its block of the reduction.
+
+    Only the first block starts from the initial values that are stored after the panels.
+    """
     packing = plan.reads[1].packing if plan.has_starts else None
     return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
 
 def start_field(plan: LoopPlan, axis: int) -> str:
-    """Name of the field of `struct task` for the start of the reduction block along an axis."""
+    """Return the name of the field of `struct task` with the start of the reduction block along an axis."""
     return f"{plan.axes[axis]}_start"
 
 
@@ -222,7 +229,10 @@ def _words(address: str, width: int) -> str:
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators, which start from the values after the panels; later blocks of a shared panel start from 0."""
+    """Write the declarations of int8 accumulators, which start from the values stored after the panels.
+
+    If tasks share panels over the whole reduction, later blocks of the reduction start from 0.
+    """
     plan = reader.plan
     lanes, axis = plan.reads[1], plan.group
     tests = [f"t->{start_field(plan, a)} == 0" for a in start_axes(plan)]
@@ -241,7 +251,10 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step over one group: load the operands of the register tile and add their products, row by row."""
+    """Write one step over one group of the reduction.
+
+    It loads the operands of the register tile and adds their products, row by row.
+    """
     plan = reader.plan
     scalar, lanes = plan.reads
     kind, dot = ("vec", "dot") if plan.groups_bytes else ("pairs", "dot_bfloat")
@@ -259,7 +272,10 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
-    """C text of a vector with a group of the scalar operand in every lane; int8 is made unsigned."""
+    """Return the C text of a vector that has a group of the scalar operand (equal in all lanes) in every lane.
+
+    An int8 operand is made unsigned.
+    """
     address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
     if not reader.plan.groups_bytes:
         lone = tail and not reader.plan.groups_channels  # packed channels end with zeros

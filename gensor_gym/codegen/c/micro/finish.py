@@ -1,4 +1,4 @@
-"""Print the end of a register tile: the reduction of lanes, divisor and epilogue in registers, and the stores."""
+"""C text of the end of a register tile: the reduction of lanes, divisor and epilogue in registers, and the stores."""
 
 from __future__ import annotations
 
@@ -16,27 +16,33 @@ from gensor_gym.codegen.c.text import Lines, linear
 from gensor_gym.operators.epilogue import ALONE, DEQUANTIZE, QUANTIZE, RESIDUAL_INT8, STAGES
 
 _HELPERS = {"relu6": "relu_six"}
-"""Epilogue stage -> name of its C helper, if they differ; names of helpers contain no digits."""
+"""Epilogue stage -> name of its C helper, if the two differ; names of helpers contain no digits."""
 
 
 def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
-    """(row index, chunk index, chunk) of every value that is stored; one scalar per row if the vector axis is reduced."""
+    """List the values that a register tile stores, as (index of the row, index of the vector in the row, vector).
+
+    If the vector axis is reduced, they are one scalar per row.
+    """
     chunks = [(0, SCALAR)] if plan.vector_is_reduced else list(enumerate(plan.chunks))
     return [(r, c, chunk) for r in range(len(plan.rows)) for c, chunk in chunks]
 
 
 def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
-    """Name of the C variable of a finished sum."""
+    """Return the name of the C variable of a finished sum, for a row of the register tile and the index of a vector."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
 
 
 def written_name(plan: LoopPlan, row: int, chunk: int) -> str:
-    """Name of the C variable that is stored: a partial sum if the reduction is split, else the element after the epilogue."""
+    """Return the name of the C variable that is stored.
+
+    It is a partial sum if the reduction is split, else the element after the epilogue.
+    """
     return result_name(plan, row, chunk) if plan.splits > 1 else finished(plan, result_name(plan, row, chunk))
 
 
 def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
-    """C statement that combines a term with an accumulator of `width` lanes by the operator's reduction."""
+    """Return the C statement that combines `term` with the accumulator `name` of `width` lanes by the operator's reduction."""
     return plan.op.reduction.taken(name, term, f"{plan.op.reduction.name}_{width}")
 
 
@@ -77,14 +83,17 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
 
 
 def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
-    """C statements of the epilogue of a row and chunk; `known` has the texts of operands that are loaded already, by name."""
+    """Return C statements of the epilogue for one row and vector of the register tile.
+
+    `known` has the C texts of operands that are loaded already, by name.
+    """
     plan = reader.plan
     loads = [None if o is None else known.get(o.name) or reader.value(o, plan.rows[r], chunk) for o in plan.stages]
     return epilogue_lines(plan, result_name(plan, r, c), chunk.width, loads)
 
 
 def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
-    """C statements that apply divisor and epilogue to the finished sum `name`, a variable of `width` lanes.
+    """Return C statements that apply the divisor and the epilogue to the finished sum `name`, a variable of `width` lanes.
 
     `loads` holds the C text of each stage's operand, or None. The result is in the variable `finished(plan, name)`. An unknown
     stage raises a ValueError.
@@ -115,7 +124,7 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 
 
 def store(lines: Lines, reader: Reader) -> None:
-    """Write the stores of the results that are inside the extents."""
+    """Write the stores of a register tile's results, without those outside the output."""
     plan = reader.plan
     if groups := c_quads.quads(reader):
         lines.add(*c_quads.store(reader, groups))
@@ -128,7 +137,10 @@ def store(lines: Lines, reader: Reader) -> None:
 
 
 def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
-    """C condition such as `if (m + 3 < count) ` for a row that may be past the end in an edge tile; else empty."""
+    """Return a C condition such as `if (m + 3 < count) ` for a row that may be past the end in an edge tile.
+
+    For other rows the text is empty.
+    """
     plan = reader.plan
     tests = [
         f"{linear([(1, tile_start(plan, a))], row[a])} < {count(plan, a)}"
@@ -156,7 +168,7 @@ def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> st
 
 
 def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Chunk) -> str:
-    """C text of an output element's index, relative to the pointer that the prologue declares."""
+    """Return the C text of an output element's index, relative to the pointer that the micro-kernel's prologue declares."""
     return reader.index(output, row, chunk)
 
 

@@ -1,4 +1,7 @@
-"""Print the reduction of lanes to one result per row, if the vector axis is reduced. Several rows are reduced together."""
+"""C text that reduces the lanes of vectors to one result per row, if the vector axis is reduced.
+
+Several rows are reduced together.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ Combining rows in pairs, then pairs of pairs and so on, transposes the rows and 
 
 
 def lane_lists(width: int) -> dict[str, object]:
-    """Placeholder -> list of lanes as C text, for the templates in `HELPERS`."""
+    """Return the placeholders in the templates of `HELPERS` -> lists of lanes as C text."""
     every, half = range(0, 2 * width, 2), range(0, width, 2)
     return {
         "evens": ", ".join(map(str, every)),
@@ -48,7 +51,10 @@ def lane_lists(width: int) -> dict[str, object]:
 
 
 def fold_lanes(lines: Lines, reader: Reader) -> None:
-    """Declare `total_r`, one scalar per row, from the row's vectors of partial sums and the results of earlier blocks."""
+    """Write declarations of `total_r`, one scalar per row r of the register tile.
+
+    It combines the row's vectors of partial sums and the results of earlier blocks.
+    """
     plan = reader.plan
     for first, size in groups(plan):
         if size == 1:
@@ -70,7 +76,10 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
 
 
 def groups(plan: LoopPlan) -> list[tuple[int, int]]:
-    """(first row, size) of each group of rows that is reduced together; the size is a power of two, at most a vector's lanes."""
+    """Divide the rows of the register tile into groups that are reduced together.
+
+    Return (first row, size) of each; the size is a power of two, at most a vector's number of lanes.
+    """
     found, first = [], 0
     while first < len(plan.rows):
         size = min(_widths(plan))

@@ -1,7 +1,7 @@
-"""Templates of elementwise functions in C, for vectors and for scalars.
+"""Templates of elementwise functions (exp, tanh, erf and others) in C, for vectors and for scalars.
 
-The coefficients were fitted for this project by reweighted least squares on Chebyshev points against double precision. In
-float32 arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp, expm1, log and log1p.
+The coefficients were fitted for this project by reweighted least squares on Chebyshev points against double precision. In float32
+arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp, expm1, log and log1p.
 """
 
 from __future__ import annotations
@@ -148,7 +148,10 @@ def _compared(name: str, sign: str) -> tuple[str, str]:
 
 
 def _by_lane(name: str, number: str) -> tuple[str, str]:
-    """Templates of a function that a loop applies to each lane. Compilers vectorise the loop for roots and rounding."""
+    """Return the (vector, scalar) templates of a function that a loop applies to each lane.
+
+    `number` is the C expression for one lane. Compilers vectorise the loop for roots and rounding.
+    """
     return (
         f"static inline vec{{w}} {name}_{{w}}(vec{{w}} x) {{\n"
         f"    for (int lane = 0; lane < {{w}}; lane++) x[lane] = {number.format('x[lane]')};\n    return x;\n}}\n",

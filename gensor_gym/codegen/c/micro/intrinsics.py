@@ -100,7 +100,10 @@ _HEADER = """#ifdef __SSE__
 
 
 def intrinsics(text: str) -> str:
-    """C text that defines the intrinsics that a source calls, or includes the header; empty if it calls no intrinsics."""
+    """Return C text that defines the intrinsics that the source `text` calls, or else includes the header that has them.
+
+    The result is empty if the source calls no intrinsics.
+    """
     names = sorted(set(_NAME.findall(text)))
     if not names:
         return ""
@@ -131,7 +134,10 @@ def _replacements(prefix: str) -> dict[str, object]:
 
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:
-    """(definition, preprocessor condition under which it is valid) of an intrinsic; None if this module has no definition."""
+    """Return (definition, preprocessor condition under which it is valid) of an intrinsic.
+
+    The result is None if this module has no definition of it.
+    """
     words = _replacements(prefix)
     plain = {key.format(**words): text for key, text in _PLAIN.items()}
     if name in plain:
@@ -151,7 +157,7 @@ def _definition(prefix: str, name: str) -> tuple[str, str] | None:
 
 
 def _define(prefix: str, name: str, text: str, words: dict[str, object]) -> str:
-    """C line that defines one intrinsic as a macro; `text` is `parameters|expansion`."""
+    """Return the C line that defines one intrinsic as a macro; `text` is `parameters|expansion`."""
     for key, value in words.items():
         text = text.replace("{" + key + "}", str(value))
     parameters, expansion = text.split("|", 1)
@@ -162,7 +168,7 @@ _STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: 
 
 
 def streamed(width: int) -> str:
-    """C text of a non-temporal store, which bypasses the caches, for an aligned address."""
+    """Return the C text of a non-temporal store, which bypasses the caches, for an aligned address."""
     macro, function = _STREAMS.get(width, ("GG_NONE", ""))
     bytes_ = 4 * width
     typed = f"typedef float wide __attribute__((vector_size({bytes_})));"

@@ -1,4 +1,7 @@
-"""Print the micro-kernel: a register tile over one L1 tile of the reduction, in an interior or a guarded edge variant."""
+"""C text of the micro-kernel, a function that computes a register tile over one L1 tile of the reduction.
+
+An interior variant has no guards, edge variants guard their accesses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ MAX_GUARDED = 128
 
 
 def parameters(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's parameters: starts of the register tile, begins and ends of the L1 tile, unless constant."""
+    """Return the names of the micro-kernel's parameters.
+
+    They are the start of the register tile along each axis, and begin and end of the L1 tile, unless constant.
+    """
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
         begin, end = bounds(plan, a)
@@ -32,7 +38,10 @@ def parameters(plan: LoopPlan) -> list[str]:
 
 
 def flags(plan: LoopPlan) -> list[str]:
-    """Names of the micro-kernel's flags, `first` and `last`, which mark blocks of a carried reduction (`LoopPlan.is_carried`)."""
+    """Return the names of the micro-kernel's flags, `first` and `last`.
+
+    They mark the first and last block of a reduction whose partial sums are stored between blocks (`LoopPlan.is_carried`).
+    """
     if not plan.is_carried:
         return []
     finishes = plan.splits == 1 and (plan.op.divisor != 1 or plan.op.epilogue)
@@ -40,7 +49,7 @@ def flags(plan: LoopPlan) -> list[str]:
 
 
 def micro_kernel(kind: Variant) -> str:
-    """C function of a variant of the micro-kernel."""
+    """Return the C function of one variant of the micro-kernel."""
     lines, plan, edge = Lines(), kind.plan, kind.edge
     reader = Reader(plan, edge)
     arguments = ["const struct task *t", *(f"long {name}" for name in parameters(plan))]
@@ -75,7 +84,10 @@ def micro_kernel(kind: Variant) -> str:
 
 
 def accumulator(row: int, chunk: int) -> str:
-    """Name of the C variable that accumulates one chunk of lanes of a row."""
+    """Return the name of the C variable that accumulates one vector of a row of the register tile.
+
+    `chunk` is the vector's index.
+    """
     return f"sum_{row}_{chunk}"
 
 
@@ -84,7 +96,7 @@ def _vector_type(chunk: Chunk) -> str:
 
 
 def identity(plan: LoopPlan) -> str:
-    """C constant of the reduction's identity, the initial value of accumulators."""
+    """Return the C constant of the reduction's identity (such as 0 for a sum), the initial value of accumulators."""
     return literal(plan.op.reduction.identity, plan.accumulator)
 
 
@@ -110,7 +122,10 @@ def _reduce_order(plan: LoopPlan) -> list[int]:
 
 
 def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
-    """Reduction axis -> unroll factor. The loop body has at most `most` multiply-adds; inner loops are unrolled first."""
+    """Choose the unroll factor of each reduction axis.
+
+    The loop body has at most `most` multiply-adds; inner loops are unrolled first.
+    """
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
@@ -205,7 +220,10 @@ def _loaded(
     tail: bool,
     loaded: dict[tuple[object, ...], str],
 ) -> str:
-    """Name of the C variable of a loaded value. The load is written at the first use."""
+    """Return the name of the C variable of a loaded value, and write its load at the first use.
+
+    `loaded` maps the values that are loaded so far to their variables; a new variable is added.
+    """
     plan = reader.plan
     key = reader.key(read, row)
     scalar = read.lane_stride == 0
@@ -223,7 +241,10 @@ def _loaded(
 
 
 def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
-    """C statement `sum += a * b`, `sum += a` or `sum = max(sum, a)`, without lanes past the end of the axis."""
+    """Return the C statement `sum += a * b`, `sum += a` or `sum = max(sum, a)` for one vector.
+
+    With `tail`, lanes past the end of the axis contribute nothing.
+    """
     body = BODIES[plan.op.body]
     term = body.term.format(*words)
     if tail and _needs_mask(plan):
@@ -234,7 +255,10 @@ def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bo
 
 
 def _needs_mask(plan: LoopPlan) -> bool:
-    """Whether lanes past the end of a reduced vector axis may have values other than the identity."""
+    """Return whether lanes past the end of a reduced vector axis need a mask.
+
+    They do if they may have other values than the reduction's identity.
+    """
     identity = plan.op.reduction.identity
     plain = all(read.packing is None and read.lane_stride for read in plan.reads)
     return not plain or plan.op.pad_value not in (identity, limited(identity, "int8"))

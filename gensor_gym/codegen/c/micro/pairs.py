@@ -70,7 +70,7 @@ _SETS = {
     8: ("_mm256", 256, "__AVX512BF16__ && defined __AVX512VL__"),
     4: ("_mm", 128, "__AVX512BF16__ && defined __AVX512VL__"),
 }
-"""Lanes -> (prefix of intrinsics, bits, macros of the instruction set)."""
+"""Lanes -> (prefix of intrinsics, bits of a vector, macros of the instruction set)."""
 
 PACK_PAIRS = """/* A panel of `width` columns in pairs of rows; rows and columns that the source lacks are zeros. */
 static inline __attribute__((always_inline)) void pack_pairs(const uint16_t *source, long stride, long columns, long rows,
@@ -132,7 +132,7 @@ static inline __attribute__((always_inline)) void pack_filters(const uint16_t *s
 
 
 def text(name: str, width: int) -> str:
-    """C text of the helper `NAME_bfloat_WIDTH`; empty if there is no such helper."""
+    """Return the C text of the helper `NAME_bfloat_WIDTH`; empty if there is no such helper."""
     template = (_NUMBERS if width == 1 else _VECTORS).get(name, "")
     values = {"w": str(width), "bytes": str(4 * width), "processor": "", "end": ""}
     if width in _SETS:

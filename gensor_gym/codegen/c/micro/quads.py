@@ -1,4 +1,4 @@
-"""Int8 results with channels as lanes: four neighbours in a row of pixels are stored as one 32-bit word per channel.
+"""Stores of int8 results whose lanes are channels: four neighbours in a row of pixels are stored as one 32-bit word per channel.
 
 Stored and read byte by byte, a 1x1 convolution to 256 channels with a residual takes 2.2 times as long (ResNet-50, Zen 4).
 """
@@ -16,7 +16,10 @@ WORD = 4
 
 
 def quads(reader: Reader) -> list[list[int]]:
-    """Rows of the register tile, by number, in groups that are neighbours in memory; empty if results are stored otherwise."""
+    """Group those rows of the register tile that are adjacent pixels in memory, up to four.
+
+    Return the row numbers of each group; the result is empty if results are not stored in words of four bytes.
+    """
     plan = reader.plan
     output, spatial = plan.output, plan.op.spatial
     if output.dtype != "int8" or plan.vector_is_reduced or output.lane_stride == 1 or plan.splits > 1 or plan.shift is not None:
@@ -31,7 +34,10 @@ def quads(reader: Reader) -> list[list[int]]:
 
 
 def words(reader: Reader, group: list[int], c: int, chunk: Chunk) -> tuple[list[str], dict[str, str]]:
-    """C statements that load the words of a group of rows and a chunk of int8 residuals; name of a residual -> its variable."""
+    """Write loads of the int8 residuals of a group of rows, as words.
+
+    Return (C statements, residual's name -> its variable). `group` are the row numbers; `c` is the index of the vector `chunk`.
+    """
     lines, names = [], {}
     for operand in reader.plan.stages:
         if operand is not None and operand.dtype == "int8":
@@ -42,12 +48,18 @@ def words(reader: Reader, group: list[int], c: int, chunk: Chunk) -> tuple[list[
 
 
 def element(name: str, chunk: Chunk, number: int) -> str:
-    """C text of the elements of the row `number` of a group, from the variable of its words."""
+    """Return the C text of one row's elements, taken from the variable `name` with the words of a group of rows.
+
+    `number` is the row's position in the group.
+    """
     return f"byte_of_{chunk.width}({name}, {number})"
 
 
 def store(reader: Reader, groups: list[list[int]]) -> list[str]:
-    """C statements that store the finished results."""
+    """Return C statements that store the finished int8 results as 32-bit words.
+
+    `groups` are the row numbers of each word (`quads`).
+    """
     lines = []
     for group in groups:
         for c, chunk in enumerate(reader.plan.chunks):
@@ -58,6 +70,6 @@ def store(reader: Reader, groups: list[list[int]]) -> list[str]:
 
 
 def _place(reader: Reader, operand: Operand, group: list[int], chunk: Chunk) -> str:
-    """C texts of the address, the distance of channels and the number of bytes of a group's words."""
+    """Return the C texts of three arguments: address of a group's words, distance between channels, number of bytes."""
     address = add(operand.name, reader.index(operand, reader.plan.rows[group[0]], chunk))
     return f"{address}, {operand.lane_stride}, {len(group)}"

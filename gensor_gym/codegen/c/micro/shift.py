@@ -1,4 +1,4 @@
-"""Print two parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store without pixels in gaps."""
+"""C text of two parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store without pixels in gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) {
 
 
 def shift_constants(plan: LoopPlan) -> str:
-    """C tables of the shifts by window row or window column that are not multiples of a constant."""
+    """Return C tables of the shifts by window row or window column, for those that are not multiples of a constant."""
     shift, text = plan.shift, ""
     for read in plan.reads:
         for axis in read.tables if shift is not None else ():
@@ -47,14 +47,14 @@ def _taps(plan: LoopPlan, shift: Shift | None, axis: int) -> tuple[int, ...]:
 
 
 def copy_row(plan: LoopPlan, item: str) -> str:
-    """C helper that copies a row of pixels with its padding."""
+    """Return the C helper that copies a row of pixels with its padding; `item` is the C type of an element."""
     lanes = plan.program.hardware.lanes
     pairs = _PAIRS.replace("{lanes}", str(lanes)) if item == "float" and lanes >= 4 else ""
     return COPY_ROW.replace("{pairs}", pairs).replace("{item}", item)
 
 
 def plane_function(plan: LoopPlan, operand: Operand) -> str:
-    """C function `pack_NAME`, which copies a task's rows of one image and channel, with padding."""
+    """Return the C function `pack_NAME`, which copies a task's rows of one image and channel, with padding."""
     lines, shift = Lines(), plan.shift
     assert shift is not None
     item, (height, width) = operand.c_type, operand.access.tensor.shape[-2:]
@@ -80,7 +80,7 @@ def plane_function(plan: LoopPlan, operand: Operand) -> str:
 
 
 def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str) -> list[str]:
-    """C statements that copy all planes of a box to `target`.
+    """Return C statements that copy the planes of all images and channels of a task to `target`.
 
     `starts` holds the first image and channel, `line` the first row of the output; all are C texts.
     """
@@ -95,7 +95,10 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
 
 
 def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
-    """C statement that copies one plane: its image and channel are `starts`, those of the box's first plane, plus `steps`."""
+    """Return the C statement that copies the plane of one image and channel.
+
+    The image and channel are `starts`, those of the first plane, plus `steps`.
+    """
     packing, access = operand.packing, operand.access
     assert packing is not None
     height, width = access.tensor.shape[-2:]
@@ -109,7 +112,7 @@ def plane_call(operand: Operand, starts: list[str], line: str, target: str, step
 
 
 def store_rows(lines: Lines, reader: Reader) -> None:
-    """Write the epilogue and the stores of a register tile, row by row of the image, without the pixels in gaps."""
+    """Write the epilogue and the stores of a register tile, row by row of the image, without the pixels in gaps between rows."""
     plan, shift = reader.plan, reader.plan.shift
     assert shift is not None
     lanes = plan.program.hardware.lanes

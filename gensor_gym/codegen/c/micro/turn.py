@@ -8,9 +8,9 @@ elements. Compilers find one or two instructions for each exchange. `spread` sto
 from __future__ import annotations
 
 COUNTS = {2: "two", 4: "four", 8: "eight"}
-"""Number of rows -> word for it in the names of helpers."""
+"""Number of rows that a helper transposes -> word for it in the helper's name."""
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart", "spread") for word in COUNTS.values()}
-"""Helper -> template, which is one placeholder that `texts` replaces."""
+"""Name of a helper -> its template, which is one placeholder that `texts` replaces."""
 
 _BUTTERFLY = """    UNROLL({w})
     for (int i = 0; i < {w}; i++) {
@@ -23,7 +23,7 @@ _BUTTERFLY = """    UNROLL({w})
 
 
 def texts(width: int) -> dict[str, str]:
-    """Helper -> C text for vectors of `width` lanes and matrices of at most `width` rows."""
+    """Return the C text of each helper, by name, for vectors of `width` lanes and matrices of at most `width` rows."""
     found = {}
     for count, word in COUNTS.items():
         if count <= width:
@@ -34,7 +34,10 @@ def texts(width: int) -> dict[str, str]:
 
 
 def butterflies(width: int) -> str:
-    """C text that transposes `width` vectors; the stage of distance h swaps the off-diagonal blocks of size h."""
+    """Return C text that transposes `width` vectors.
+
+    The stage of distance h swaps the off-diagonal blocks of size h.
+    """
     text, distance = "", width // 2
     while distance >= 1:
         lanes = range(width)
@@ -47,7 +50,10 @@ def butterflies(width: int) -> str:
 
 
 def _turn(count: int, word: str, width: int) -> str:
-    """C text of the helper `turn_WORD`, for any stride; lanes past the last valid lane repeat it."""
+    """Return the C text of the helper `turn_WORD`, which transposes `count` rows with any stride.
+
+    Lanes past the last valid lane repeat it.
+    """
     lines = [
         f"/* x[g][lane] = p[lane * stride + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void turn_{word}_{width}(const {{acc}} *p, long stride, long lanes,",
@@ -74,7 +80,10 @@ def _turn(count: int, word: str, width: int) -> str:
 
 
 def _apart(count: int, word: str, width: int) -> str:
-    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last valid lane are zeros."""
+    """Return the C text of the helper `apart_WORD`, which transposes `count` rows with contiguous lanes.
+
+    Lanes past the last valid lane are zeros.
+    """
     lines = [
         f"/* x[g][lane] = p[lane * {count} + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void apart_{word}_{width}(const {{acc}} *p, long lanes, vec{width} *x) {{",

@@ -144,7 +144,10 @@ static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
 _CHOICES = {"max": dataclasses.replace(REDUCTIONS["max"], name="max"), "min": _MIN}
 _STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
-"""Helpers `maximum` and `minimum`, which propagate NaN of either argument; `max` and `min` only NaN of the first."""
+"""Helpers `maximum` and `minimum`.
+
+They propagate NaN of either argument; `max` and `min` only NaN of the first.
+"""
 _FOLDED = tuple(REDUCTIONS.values())
 
 _VALUES = {
@@ -202,20 +205,20 @@ _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS |
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
 _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
-"""Functions that other functions call and that must be defined first."""
+"""Functions that other C functions call, so that they must be defined first."""
 _ORDER = (
     *c_halves.CONVERSIONS, "narrowed", "splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf",
     *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""Constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
+"""C constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 
 def prelude(body: str, accumulator: str, item: str) -> str:
-    """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...).
+    """Return C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...).
 
     `accumulator` and `item` are the C types of accumulators and of elements in memory.
     """
@@ -224,7 +227,7 @@ def prelude(body: str, accumulator: str, item: str) -> str:
 
 
 def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], list[str], list[str]]:
-    """(types, helpers for indices, other helpers) that `body` uses, as C definitions."""
+    """Return the C definitions that `body` uses: (types, helpers for indices, other helpers)."""
     texts = _wanted(body, accumulator, item)
     used, reals = body + "".join(texts.values()), list[str]()
     if names := c_quantized.plain_names(used):
@@ -245,7 +248,7 @@ def _definitions(body: str, accumulator: str, item: str) -> tuple[list[str], lis
 
 
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
-    """Sort key that puts definitions before their uses: by the position of the name in `_ORDER`, then by width."""
+    """Return a sort key that puts definitions before uses: the position of the helper's name in `_ORDER`, then its width."""
     name, width = key
     base, _ = _parts(name)
     size = -width if base in c_halves.CONVERSIONS else width
@@ -259,7 +262,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
-    """(helper, width) -> C text, for all helpers that `body` calls directly or through other helpers."""
+    """Return (helper, width) -> C text, for all helpers that `body` calls directly or through other helpers."""
     texts: dict[tuple[str, int], str] = {}
     queue = _CALL.findall(body)
     while queue:
@@ -282,7 +285,7 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
 
 
 def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
-    """C text of the helper `name`; `narrow` is the elements' type in memory, empty if it equals the type of lanes."""
+    """Return the C text of the helper `name`; `narrow` is the C type in memory, empty if it equals the type of lanes."""
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
@@ -312,7 +315,10 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
 
 
 def _halves(width: int) -> str:
-    """C declaration of a vector's halves. With memcpy instead, gcc would keep accumulators in memory during the loop."""
+    """Return the C declaration of a vector's halves.
+
+    With memcpy instead, gcc would keep accumulators in memory during the loop.
+    """
     half = width // 2
     lanes = (", ".join(map(str, range(start, start + half))) for start in (0, half))
     low, high = (f"__builtin_shufflevector(x, x, {each})" for each in lanes)
@@ -320,13 +326,13 @@ def _halves(width: int) -> str:
 
 
 def _held(width: int) -> str:
-    """C text of an empty assembly statement that makes the compiler keep x in a register."""
+    """Return the C text of an empty assembly statement that makes the compiler keep x in a register."""
     macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
     return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
 
 
 def _pieces(width: int) -> str:
-    """C text of `store_first`: for each bit of `count`, from the highest, a store of that many lanes."""
+    """Return the C text of `store_first`, which stores the first `count` lanes by one store for each 1 bit of `count`."""
     text, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]
@@ -339,7 +345,7 @@ def _pieces(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Placeholder -> C text with x86 intrinsics, before the plain alternative; empty for a helper without intrinsics."""
+    """Return placeholder -> C text with x86 intrinsics, before the plain alternative; empty for a helper without intrinsics."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
@@ -358,10 +364,12 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
 
 
 def _masked(width: int, kind: str) -> dict[str, object]:
-    """Placeholder -> C text of masked memory access: with a mask register of AVX-512, else with a mask vector of AVX2.
+    """Return placeholders of a helper's template -> C text of masked memory access.
 
-    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Integers need intrinsics too: gcc 12.2 compiled a plain loop to
-    one load of all lanes, which read past the end of a tensor.
+    It uses a mask register of AVX-512, else a mask vector of AVX2.
+
+    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Integers need intrinsics too: gcc 12.2 compiled a plain loop to one
+    load of all lanes, which read past the end of a tensor.
     """
     bits = 32 * width
     prefix = "_mm" if width == 4 else f"_mm{bits}"

@@ -1,8 +1,8 @@
-"""Print fully unrolled windows of poolings and convolutions, so that a register tile loads every input element once.
+"""C text of fully unrolled windows of poolings and convolutions, in which a register tile loads every input element once.
 
-Adjacent outputs read the same rows of the input, and adjacent lanes the same elements. If the schedule unrolls the loops over
-the window completely, window positions are sorted by the input row (`line`) that they read, so that an input row in registers
-serves all output rows.
+Adjacent outputs read the same rows of the input, and adjacent lanes the same elements. If the schedule unrolls the loops over the
+window completely, window positions are sorted by the input row (`line`) that they read, so that an input row in registers serves
+all output rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gensor_gym.operators.bodies import BODIES
 
 @dataclass(frozen=True)
 class _Use:
-    """A multiply-add: accumulator (row r, chunk c) takes the input element at the window position `point`.
+    """A multiply-add: the accumulator of row r and vector c takes the input element at window position `point`.
 
     `line` identifies the input row, `tap` is the element's offset in this row.
     """
@@ -33,7 +33,10 @@ class _Use:
 
 
 def windowed(plan: LoopPlan) -> Operand | None:
-    """The operand that a window slides over; None if there is none, and for a shifted matrix product."""
+    """Return the operand over which a window slides, as in a convolution.
+
+    The result is None without such an operand, and for a shifted matrix product.
+    """
     op = plan.op
     if plan.shift is not None:
         return None
@@ -46,7 +49,10 @@ def windowed(plan: LoopPlan) -> Operand | None:
 
 
 def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> list[int]:
-    """The innermost axes of `order` whose loops have constant bounds and are fully unrolled; empty without a window."""
+    """Return the innermost axes of `order` whose loops have constant bounds and are fully unrolled.
+
+    The result is empty if no operand has a window.
+    """
     if windowed(plan) is None or plan.vector_is_reduced:
         return []
     axes: list[int] = []
@@ -58,7 +64,10 @@ def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> li
 
 
 def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
-    """Write the multiply-adds of all window positions. Unless `declared`, the first term of an accumulator declares it."""
+    """Write the multiply-adds of all window positions.
+
+    Unless `declared`, the first term of an accumulator also declares it.
+    """
     plan = reader.plan
     primary = windowed(plan)
     assert primary is not None
@@ -74,7 +83,7 @@ def _accumulators(plan: LoopPlan) -> set[tuple[int, int]]:
 
 
 def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
-    """All multiply-adds except those whose input row is known to be padding without effect."""
+    """List the multiply-adds of all window positions, except those whose input row is known to be padding without effect."""
     plan, access = reader.plan, primary.access
     points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
     neutral = BODIES[plan.op.body].absorbs and plan.op.pad_value == plan.op.reduction.identity
@@ -96,15 +105,18 @@ def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
 
 
 class _Writer:
-    """Writes multiply-adds input row by input row, and each load at its first use."""
+    """Writer of a window's multiply-adds, input row by input row, with each load at its first use."""
 
     def __init__(self, lines: Lines, reader: Reader, primary: Operand, declared: set[tuple[int, int]]) -> None:
-        """`declared` is the set of (row, chunk) of accumulators that are declared already."""
+        """Prepare to write the window over the operand `primary`.
+
+        `declared` is the set of accumulators that are declared already, as (row, index of the vector).
+        """
         self._lines, self._reader, self._primary, self._declared = lines, reader, primary, declared
         self._names: dict[str, str] = {}
 
     def line(self, group: list[_Use]) -> None:
-        """Write the multiply-adds of one input row into the accumulators of one chunk."""
+        """Write the multiply-adds that take elements of one input row into one vector of each output row."""
         plan, chunk = self._reader.plan, self._reader.plan.chunks[group[0].c]
         loaded = self._loads(group, chunk)
         taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
@@ -121,7 +133,7 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Declare the accumulators without any term, with the pad value."""
+        """Write declarations of the accumulators that took no term, with the pad value."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
@@ -133,7 +145,10 @@ class _Writer:
         self._declared.add(key)
 
     def _term(self, use: _Use, word: str, chunk: Chunk) -> str:
-        """C text of a multiply-add's product, or of the element alone in a pooling. Writes the loads of the other operands."""
+        """Return the C text of a multiply-add's product, or of the element alone in a pooling.
+
+        The method also writes the loads of the other operands.
+        """
         reader, words = self._reader, list[str]()
         for read in reader.plan.reads:
             if read is self._primary:
@@ -145,7 +160,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Tap -> C variable of the loaded element, in the order of taps. Writes the loads."""
+        """Write the loads of an input row's elements. Return offset in the row -> C variable, in the order of offsets."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}
@@ -169,7 +184,10 @@ class _Writer:
         return loaded
 
     def _address(self, use: _Use, chunk: Chunk) -> Address:
-        """(C pointer, offset) of the first lane's element; an input row that may be outside the view gets a separate pointer."""
+        """Return the address of the first lane's element as (C pointer, offset in elements).
+
+        An input row that may be outside the view gets a separate pointer.
+        """
         reader, read, row = self._reader, self._primary, self._reader.plan.rows[use.r]
         base, constant = reader.address(read, row, chunk, use.point)
         condition = reader.condition(read, row, use.point)
@@ -181,7 +199,10 @@ class _Writer:
         return self._named(f"{read.name}_line", kind, pointer), along
 
     def _named(self, prefix: str, kind: str, value: str, const: str = "const ") -> str:
-        """The C variable of a value: equal constant values share one variable, a value that is not constant gets a new one."""
+        """Return the C variable of a value, and write its declaration if needed.
+
+        Equal constant values share one variable; a value that is not constant gets a new one.
+        """
         if const and value in self._names:
             return self._names[value]
         name = f"{prefix}_{len(self._names)}"

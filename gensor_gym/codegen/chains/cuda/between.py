@@ -1,7 +1,7 @@
-"""CUDA text of the row nest between a chain's products, for scores in registers.
+"""CUDA text of the operations on rows between a chain's two products, such as softmax, for scores in registers.
 
-Lane l has four scores of every instruction: element i is in row l / 4 + 8 (i / 2). A scalar of a row is an array [M_TILES][2],
-equal in the four lanes of the row after a reduction has been folded.
+Lane l has four of the 16 x 8 scores of every instruction: element i is in row l / 4 + 8 (i / 2) of the 16. A scalar of a row
+is an array [M_TILES][2], equal in the four lanes of the row after a reduction over them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _ROW, _ELEMENT = "[tile_m][half]", "[tile_m][i / 2]"
 
 
 class Between:
-    """Writes the nest between the products; without a nest it writes nothing."""
+    """Writer of the CUDA text between a chain's products, which turns scores into weights.
+
+    If nothing is computed between the products, it writes nothing.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.stream = plan, plan.stream
@@ -41,12 +44,16 @@ class Between:
 
     @property
     def nest(self) -> RowNest:
-        """The nest; call it only for chains with a nest."""
+        """The loops over rows of scores (row nest) between the products. Use it only for a chain that has one."""
         assert self.stream.nest is not None
         return self.stream.nest
 
     def begin(self, out: Writer) -> None:
-        """Declare pointers to the lane's rows of the nest's tensors, and the scalars of rows that are known before all passes."""
+        """Write declarations that come before all passes over the keys.
+
+        They are pointers to the lane's rows of the tensors that the row nest reads, and the scalars of rows that depend
+        on no pass.
+        """
         if self.pointers is not None:
             for access, name in self.pointers.names.items():
                 out.line(f"const {type_of(self.nest, access)} *{name}[M_TILES][2];")
@@ -61,7 +68,7 @@ class Between:
         self._numbers(out, self.stream.numbers(-1))
 
     def begin_pass(self, out: Writer, place: int) -> None:
-        """Declare the reductions of pass `place`."""
+        """Write declarations of the reductions of pass `place` over the keys."""
         for cell in self.stream.reductions(place):
             self._declare(out, self.names[cell.name], FLOAT.number(FLOAT.identity(cell.made)))  # type: ignore[arg-type]
         if place == self.stream.passes - 1 and (running := self.stream.running) is not None:
@@ -75,7 +82,10 @@ class Between:
             out.line(f"{name}{_ROW} = {value};")
 
     def step(self, out: Writer, place: int) -> None:
-        """Write the work of pass `place` on a tile's scores: update the reductions, and in the last pass compute the weights."""
+        """Write the work of pass `place` on the scores of one tile of keys.
+
+        It updates the reductions, and in the last pass computes the weights.
+        """
         if self.stream.nest is None:
             return
         last = place == self.stream.passes - 1
@@ -90,10 +100,11 @@ class Between:
                 out.line(f"score = {self._inside(self._text(self.stream.weights), '0.0f')};")
 
     def _running(self, out: Writer, place: int) -> None:
-        """Write the last pass's work with a running maximum: the scores become powers, and the sums are rescaled.
+        """Write the last pass's work on a tile's scores with a running maximum: scores become exponentials, sums are rescaled.
 
-        Powers are exp(x - top) = 2^((x - top) log2(e)). The difference comes first: where a mask makes all scores of a row -1e10
-        or the least number, a product with log2(e) would be off by more than the difference, or overflow.
+        The exponentials are exp(x - top) = 2^((x - top) log2(e)). The difference is computed before the multiplication:
+        where a mask makes all scores of a row -1e10 or the lowest finite number, a score times log2(e) would overflow, or its
+        rounding error would exceed the difference.
         """
         running = self.stream.running
         assert running is not None
@@ -123,9 +134,9 @@ class Between:
 
     @property
     def known(self) -> str:
-        """CUDA condition that always holds but depends on a tile's powers, so that code waits for them; empty without their sum.
+        """CUDA condition that always holds. It depends on a tile's exponentials, so code under it runs only after them.
 
-        Sums of powers are not negative; they may be NaN.
+        The text is empty if their sum is not computed. Sums of exponentials are not negative; they may be NaN.
         """
         running = self.stream.running
         if running is None or not running.sums:
@@ -134,7 +145,7 @@ class Between:
         return f"!({name}[0][0] + {name}[0][1] < 0.0f)"
 
     def rescale(self, out: Writer) -> None:
-        """Write the rescaling of the output's sums, which `step` leaves out if the plan defers it."""
+        """Write the rescaling of the output's sums to a new running maximum, which `step` leaves out if the plan defers it."""
         if self.stream.running is not None:
             with out.nest([TILE_M, _HALF]):
                 self._rescale(out, f"scale{_ROW}")
@@ -145,7 +156,10 @@ class Between:
 
     @contextmanager
     def _elements(self, out: Writer) -> Iterator[None]:
-        """Loops over the lane's scores of a tile. They define `score` and its key `column`."""
+        """Write loops over the lane's scores of a tile around the `with` block.
+
+        They define `score` and its key `column`.
+        """
         with out.nest([TILE_M, Loop("tile_n", "KEY_TILES"), Loop("i", "4")]):
             out.line(f"float &score = {self.plan.score};")
             out.line("const int column = key + tile_n * 8 + lane % 4 * 2 + i % 2;")
@@ -177,7 +191,10 @@ class Between:
         out.line(f"{own} = {_joined(cell.made, own, value)};")  # type: ignore[arg-type]
 
     def end_pass(self, out: Writer, place: int) -> None:
-        """Write the combination of a pass's reductions over the lanes of a row, then the scalars of rows computed from them."""
+        """Write the end of pass `place` over the keys.
+
+        It combines the reductions over the lanes of each row, then computes the scalars of rows that depend on them.
+        """
         found = [(self.names[cell.name], cell.made) for cell in self.stream.reductions(place)]
         running = self.stream.running if place == self.stream.passes - 1 else None
         found += [(self.names[name], "sum") for name in (running.sums if running is not None else ())]
@@ -209,7 +226,7 @@ class Between:
         return c_text(made, {name: f"{self.names[name]}{_ROW}" for name in sources}, {}, 1)
 
     def factor(self) -> str:
-        """CUDA text of the scalar by which a row of the output is multiplied; empty if there is none."""
+        """Return the CUDA text of the scalar by which a row of the output is multiplied; empty without such a scalar."""
         running = self.stream.running
         if running is None or running.factor == Constant(1.0):
             return ""

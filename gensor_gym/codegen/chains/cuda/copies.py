@@ -11,7 +11,10 @@ from gensor_gym.codegen.cuda.text import Loop, Writer, total
 
 
 def write_copy(out: Writer, plan: Plan, tile: Tile, buffer: str, row: str, column: str) -> None:
-    """Write the copy of the tile at (`row`, `column`) of its matrix to shared memory, `buffer` bytes after the tile's offset."""
+    """Write the copy of one tile of a matrix to shared memory.
+
+    `row` and `column` are its position in the matrix; `buffer` is the offset in bytes of the buffer from `tile.offset`.
+    """
     rows, columns = tile.shape[0], tile.shape[1] // tile.width
     copies = rows * columns
     with out.block(""):
@@ -43,7 +46,10 @@ def _write_element(out: Writer, tile: Tile, columns: int, row: str, column: str)
 
 
 def write_rights(out: Writer, plan: Plan, key_tile: str, buffer: str, both: bool) -> None:
-    """Write the copy of tile `key_tile` of the first product's right operand, and of the second product's if `both`."""
+    """Write the copies of one tile of keys to shared memory.
+
+    They are tile `key_tile` of the first product's right operand and, if `both`, of the second product's.
+    """
     first = f"{key_tile} * KEYS" if " " not in key_tile else f"({key_tile}) * KEYS"
     for tile, by_columns in zip(plan.rights[: 1 + both], (True, False), strict=False):
         along_rows = tile.deep != by_columns  # keys are columns of the first operand, rows of the second

@@ -1,4 +1,6 @@
-"""CUDA for a schedule of a chain, with mma.sync in the style of FlashAttention-2 (Dao, arXiv 2307.08691); wgmma is in `ring.py`.
+"""CUDA generator for chains of two products with mma.sync, in the style of FlashAttention-2 (Dao, arXiv 2307.08691).
+
+`ring.py` has the kernels with wgmma.
 
 A block computes some rows of one batch element in a loop over tiles of keys. Its warps have rows of their own, so the scores and
 the sums of the output stay in registers, and warps synchronise only where the tile in shared memory changes.
@@ -30,7 +32,10 @@ _ENTRY = "gg_chain"
 
 
 def generate_chain_cuda(program: ChainProgram) -> Kernel:
-    """Generate the CUDA kernel of a chain's schedule; ValueError if the chain has no such kernel on tensor cores."""
+    """Generate the CUDA kernel for a schedule of a chain of two products, such as attention.
+
+    ValueError if the chain has no such kernel on tensor cores.
+    """
     if program.schedule.value("tensor") == 2:
         ring = RingPlan(program)
         return _kernel(ring, ring_body(ring), f"{program.hardware.arch}a", ring_functions(ring), ring.maps)
@@ -39,7 +44,10 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
 
 
 def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
-    """Assemble the kernel around `body`. `own` are device functions by name, `maps` the tensor maps of the operands."""
+    """Assemble the kernel around the text `body`.
+
+    `own` are device functions by name, `maps` the tensor maps of the operands.
+    """
     graph, program = plan.chain.graph, plan.program
     arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]
     arguments += [f"const {TYPES[value.dtype]} *__restrict__ {c_name(value.name)}" for value in graph.inputs]
@@ -77,7 +85,10 @@ def _write_positions(out: Writer, plan: Plan) -> None:
 
 
 def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
-    """Write a pass over the tiles of keys, whose copies run `stages - 1` tiles ahead."""
+    """Write pass `place` over the tiles of keys.
+
+    The copies to shared memory run `stages - 1` tiles ahead.
+    """
     ahead, last = plan.ahead, place == plan.stream.passes - 1
     if place:
         out.line("__syncthreads();  // every warp is done with the tiles of the pass before")

@@ -1,4 +1,4 @@
-"""CUDA text that finds a block's batch element and rows in a chain's tensors, and that stores the block's output."""
+"""CUDA text for a chain's kernel that finds a block's batch element and rows, and that stores the block's output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gensor_gym.codegen.gir.rows import c_name
 
 
 def write_element(out: Writer) -> None:
-    """Declare the block's batch element, `element`, and its first row, `first_row`."""
+    """Write declarations of the batch element that a block computes, `element`, and of its first row, `first_row`."""
     out.line("const int element = blockIdx.x / PARTS, first_row = blockIdx.x % PARTS * BLOCK_ROWS;")
 
 
 def write_start(out: Writer, plan: Plan, name: str, matrix: Matrix) -> None:
-    """Declare the pointer `name` to the first element of a matrix for the block's batch element."""
+    """Write the declaration of the pointer `name` to the first element of a matrix, for the block's batch element."""
     chain = plan.chain
     below, digits = 1, list[str]()
     for axis in reversed(range(len(chain.batch))):

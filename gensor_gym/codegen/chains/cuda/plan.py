@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel: rows and threads of a block, tiles in shared memory, and a warp's instructions."""
+"""Layout of a chain's kernel with mma.sync: rows and threads of a block, tiles in shared memory, and a warp's instructions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Tile:
     matrix: Matrix
     shape: tuple[int, int]
     steps: tuple[int, int]
-    """Strides of the tile's rows and columns in the tensor, in elements."""
+    """Distances in the tensor between the tile's rows, and between its columns, in elements."""
     limits: tuple[int, int]
-    """Extents of the matrix along the tile's rows and columns."""
+    """Extents of the matrix along the tile's rows, and along its columns."""
     deep: bool
     """Whether the tile has a row for each element of the reduction, so `ldmatrix` transposes it. False for a left operand."""
     offset: int
@@ -42,7 +42,10 @@ class Tile:
 
     @cached_property
     def width(self) -> int:
-        """Elements of one copy: as many as are adjacent, aligned, and either all inside or all outside the matrix."""
+        """Number of elements of one copy.
+
+        They are adjacent in memory, aligned, and either all inside or all outside the matrix.
+        """
         places = (self.matrix.offset, *self.matrix.batch, self.steps[0], self.limits[1])
         beside = self.steps[1] == 1 or self.limits[1] == 1
         return next(w for w in (8, 4, 2, 1) if w == 1 or (beside and all(place % w == 0 for place in places)))
@@ -50,7 +53,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Plan:
-    """The layout of a schedule's kernel. ValueError if the chain has no kernel on tensor cores."""
+    """Layout of the kernel of a chain's schedule with mma.sync. ValueError if the chain has no kernel on tensor cores."""
 
     program: ChainProgram
 
@@ -59,21 +62,21 @@ class Plan:
 
     @property
     def chain(self) -> Chain:
-        """The chain that the kernel computes."""
+        """The chain of two products that the kernel computes."""
         return self.program.chain
 
     @cached_property
     def stream(self) -> Stream:
-        """Passes of the nest along tiles of keys."""
+        """Passes over tiles of keys in which the row nest turns scores into weights."""
         return Stream.of(self.chain)
 
     @cached_property
     def room(self) -> Room:
-        """Resources and padded extents of the chain's blocks."""
+        """Shared memory, registers and padded extents of the chain's blocks."""
         return Room(self.chain, self.program.hardware)
 
     def value(self, name: str) -> int:
-        """Value of the schedule's field `name`."""
+        """Return the value of the schedule's field `name`."""
         return self.program.schedule.value(name)
 
     @property
@@ -83,16 +86,16 @@ class Plan:
 
     @property
     def defers(self) -> bool:
-        """Whether the sums of the output are rescaled later than the running maximum changes, by `Between.rescale`."""
+        """Whether the sums of the output are rescaled some time after the running maximum has changed, by `Between.rescale`."""
         return False
 
     @property
     def score(self) -> str:
-        """CUDA text of a lane's score `i` of instruction `tile_n` along the keys."""
+        """CUDA text of a lane's score `i` in the instruction with index `tile_n` along the keys."""
         return "scores[tile_m][tile_n][i]"
 
     def sum(self, place: str) -> str:
-        """CUDA text of a lane's sum `place` of instruction `tile_out` along the columns of the output."""
+        """Return the CUDA text of a lane's sum `place` in instruction `tile_out` along the columns of the output."""
         return f"sums[tile_m][tile_out][{place}]"
 
     @property
@@ -107,12 +110,12 @@ class Plan:
 
     @cached_property
     def resident(self) -> int:
-        """Number of resident blocks of a multiprocessor."""
+        """Number of blocks that a multiprocessor runs at the same time."""
         return int(self.room.resident(self.header)[0])
 
     @property
     def parts(self) -> int:
-        """Number of blocks for one batch element."""
+        """Number of blocks that compute the rows of one batch element."""
         return -(-self.chain.rows // self.rows)
 
     @property
@@ -127,21 +130,24 @@ class Plan:
 
     @cached_property
     def left(self) -> Tile:
-        """The block's rows of the left operand."""
+        """The tile in shared memory with the block's rows of the left operand."""
         one, product = self.chain.left, self.chain.products[0]
         shape = self.rows, self.room.inner
         return Tile("left", one, shape, (one.row, one.column), (product.rows, product.inner), deep=False, offset=0)
 
     @cached_property
     def rights(self) -> tuple[Tile, Tile]:
-        """Tiles of both right operands in the first buffer of shared memory."""
+        """The tiles in shared memory of the right operands of both products, in the first buffer."""
         keys, (one, other) = self.value("keys"), self.chain.products
         first = self._right("first", self.chain.first, (self.room.inner, keys), (one.inner, one.columns), self.left.nbytes)
         place = first.offset + first.nbytes
         return first, self._right("second", self.chain.second, (keys, self.room.out), (other.inner, other.columns), place)
 
     def _right(self, name: str, matrix: Matrix, shape: tuple[int, int], limits: tuple[int, int], offset: int) -> Tile:
-        """The tile of a right operand, whose `shape` and `limits` are for (reduction, columns)."""
+        """Return the tile of a right operand.
+
+        `shape` is the tile's extents and `limits` the matrix's, both along (reduction, columns).
+        """
         steps = matrix.row, matrix.column
         if is_deep(matrix):
             return Tile(name, matrix, shape, steps, limits, deep=True, offset=offset)
@@ -149,7 +155,7 @@ class Plan:
 
     @property
     def buffer(self) -> int:
-        """Bytes of one buffer: a tile of each right operand."""
+        """Number of bytes of one buffer in shared memory: a tile of each product's right operand."""
         return sum(tile.nbytes for tile in self.rights)
 
     @property
@@ -159,7 +165,7 @@ class Plan:
 
     @property
     def constants(self) -> dict[str, tuple[int, str]]:
-        """Constants of the kernel's text, by name: (value, meaning)."""
+        """Constants that the kernel's text may use, by name: (value, meaning)."""
         chain, room = self.chain, self.room
         return {
             "ROWS": (chain.rows, "rows of an element of the batch"),

@@ -15,7 +15,10 @@ TILE_M = Loop("tile_m", "M_TILES")
 
 
 def write_lanes(out: Writer, plan: Plan) -> None:
-    """Declare the byte offsets of a lane's rows for `ldmatrix`: in the left operand, and in tiles of both right operands."""
+    """Write declarations of the byte offsets at which a lane reads with `ldmatrix`.
+
+    One is for the left operand, one for tiles of each right operand.
+    """
     height = plan.value("heights") * HEIGHT
     row = f"(warp * {height} + lane % 16)"
     out.line(f"const int left_lane = {ITEM} * ({row} * {plan.left.pitch} + lane / 16 * 8);")
@@ -25,7 +28,10 @@ def write_lanes(out: Writer, plan: Plan) -> None:
 
 
 def write_left(out: Writer, plan: Plan, target: str, point: str) -> None:
-    """Write the load of one instruction's fragment of the left operand to `target`, at the point `point` of the reduction."""
+    """Write the load of the left operand's fragment for one instruction to `target`.
+
+    `point` is the index of the instruction along the reduction.
+    """
     place = total([(1, "left_lane"), (ITEM * HEIGHT * plan.left.pitch, "tile_m"), (ITEM * DEPTH, point)])
     out.line(f"load_matrices_x4({target}, shared_memory + ({place}));")
 
@@ -38,7 +44,7 @@ def _write_right(out: Writer, tile: Tile, point: str, pair: str) -> None:
 
 
 def write_scores(out: Writer, plan: Plan) -> None:
-    """Declare the scores of a tile of keys and write the first product."""
+    """Write the first product for one tile of keys, with the declaration of its scores."""
     out.line("float scores[M_TILES][KEY_TILES][4] = {};")
     with out.nest([Loop("point", "POINTS")]):
         left = "left_rows[tile_m][point]"
@@ -60,7 +66,10 @@ def _write_pair(out: Writer, plan: Plan, sums: str, left: str) -> None:
 
 
 def write_second(out: Writer, plan: Plan) -> None:
-    """Write the second product: the weights, which have replaced the scores, times a tile of its right operand."""
+    """Write the second product for one tile of keys.
+
+    The weights, which have replaced the scores, are multiplied by the tile of the right operand.
+    """
     with out.nest([Loop("point", "KEY_TILES / 2")]):
         out.line("unsigned weights[M_TILES][4];")
         with out.nest([TILE_M, Loop("i", "4")]):

@@ -30,7 +30,7 @@ __device__ __forceinline__ void settle(float (&sums)[COUNT]) {
 
 
 def ring_functions(plan: RingPlan) -> dict[str, str]:
-    """Device functions that the kernel may call, by name."""
+    """Return the device functions that a wgmma kernel of a chain may call, by name."""
     _, first, second = plan.panels
     dtype = plan.chain.dtype
     boxes = {f"load_box_{rank}d": load_box(rank) for rank in sorted({len(one.boxes.shape) for one in plan.panels})}
@@ -42,7 +42,7 @@ def ring_functions(plan: RingPlan) -> dict[str, str]:
 
 
 def ring_body(plan: RingPlan) -> str:
-    """CUDA text of the body of a wgmma kernel."""
+    """Return the CUDA text of the body of a chain's kernel with wgmma."""
     out = Writer(depth=1)
     _write_barriers(out, plan)
     write_element(out)
@@ -81,7 +81,10 @@ def _write_ring(out: Writer, parity: int) -> None:
 
 
 def _write_advance(out: Writer, name: str) -> None:
-    """Write the step to the next stage of the ring. The parity changes with every round."""
+    """Write the step to the next buffer of the ring for operand `name`.
+
+    The parity of its barrier changes whenever the ring starts over at its first buffer.
+    """
     with out.block(f"if (++{name}_stage == STAGES)"):
         out.line(f"{name}_stage = 0;")
         out.line(f"{name}_parity ^= 1;")
@@ -115,7 +118,11 @@ def _write_producer(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_boxes(out: Writer, tile: Panels, to: str, ready: str, position: str) -> None:
-    """Write the copies of a tile that begins at `position` along the keys, or along the block's rows for the left operand."""
+    """Write the copies of a tile by TMA.
+
+    `position` is its start along the keys or, for the left operand, along the block's rows. `to` is the target address and
+    `ready` the barrier that signals the end of the copies.
+    """
     rank = len(tile.boxes.shape)
     batch = [
         f"element{f' / {below}' if below > 1 else ''} % {extent}" for below, extent in reversed(tile.boxes.batch)
@@ -152,7 +159,10 @@ def _write_consumer(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_descriptors(out: Writer, plan: RingPlan) -> None:
-    """Declare the matrix descriptors without addresses (layout: `codegen/cuda/wgmma/codegen.py`), and the consumer's rows."""
+    """Write declarations of the matrix descriptors without addresses, and of the address of the consumer's rows.
+
+    The layout of a descriptor is in `codegen/cuda/wgmma/codegen.py`.
+    """
     word, swizzled, stride = "constexpr unsigned long long", "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
     out.line(f"{word} IN_ROWS = {swizzled} | {stride} | 1ull << 16;  // rows of the reduction, eight to an atom of the swizzle")
     for tile in plan.panels:
@@ -176,7 +186,10 @@ def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> No
 
 
 def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
-    """Write the last pass, in which a tile's second product is issued after the first product of the next tile."""
+    """Write the last pass over the keys with overlap.
+
+    The second product of a tile is issued after the first product of the next tile.
+    """
     place = plan.stream.passes - 1
     with out.block(""):
         out.line("const int key = 0;")
@@ -239,7 +252,10 @@ def _write_weights(out: Writer, plan: RingPlan) -> None:
 
 
 def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
-    """Write the wait for all products except the last `left`, then release a tile of the operand `name`, unless it is empty."""
+    """Write the wait until all except the last `left` issued products are done.
+
+    Then release the tile of the operand `name`, unless `name` is empty.
+    """
     out.line(f"wgmma_wait<{left}>();")
     out.line(f"settle({sums});")
     if name:
@@ -247,18 +263,21 @@ def _write_wait(out: Writer, left: int, sums: str, name: str = "") -> None:
 
 
 def _write_release(out: Writer, name: str, condition: str = "") -> None:
-    """Write the release of a tile of the operand `name`, after `condition`, which always holds, has been evaluated."""
+    """Write the release of the current tile of the operand `name` for the producer.
+
+    `condition`, if given, always holds. It depends on values that are computed before, so the release comes after them.
+    """
     out.line(f"if (lane == 0{' && ' if condition else ''}{condition}) barrier_arrive({name}_empty + {name}_stage * 8);")
     _write_advance(out, name)
 
 
 def _in_row(panel: str) -> str:
-    """CUDA text of the offset in bytes of point `point` of the reduction, in a tile whose rows go along the reduction."""
+    """Return the offset in bytes of point `point` of the reduction, as CUDA text, in a tile whose rows go along the reduction."""
     return f"point / {PANEL // DEPTH} * {panel} + point % {PANEL // DEPTH} * {DEPTH * ITEM}"
 
 
 def _point(tile: Panels) -> str:
-    """CUDA text of the offset in bytes of point `point` of the reduction, in a right operand's tile."""
+    """Return the offset in bytes of point `point` of the reduction, as CUDA text, in a right operand's tile."""
     return f"point * {DEPTH * ROW_BYTES}" if tile.deep else _in_row(f"{tile.name.upper()}_PANEL")
 
 

@@ -1,4 +1,4 @@
-"""The layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied with tensor maps (`chains/gpu/ring.py`)."""
+"""Layout of a chain's kernel with wgmma: a ring of tiles in shared memory, copied with tensor maps (`chains/gpu/ring.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from gensor_gym.codegen.cuda.tensor_map import TensorMap
 
 @dataclass(frozen=True)
 class Panels:
-    """A tile of an operand in shared memory: panels 64 elements wide, each of `rows` swizzled rows of 128 bytes."""
+    """A tile of an operand in shared memory, as wgmma reads it.
+
+    It consists of panels 64 elements wide, each of `rows` swizzled rows of 128 bytes.
+    """
 
     name: str
     boxes: Boxes
@@ -24,7 +27,7 @@ class Panels:
     deep: bool
     """Whether the tile has a row for each element of the reduction, so that wgmma transposes it. False for a left operand."""
     by_keys: bool
-    """Whether the tile has a row for each key, or for each row of the left operand. Otherwise keys are contiguous."""
+    """Whether the tile has a row for each key, or for each row of the left operand. Otherwise keys are contiguous in the tile."""
 
     @property
     def panel_bytes(self) -> int:
@@ -37,7 +40,10 @@ class Panels:
         return self.panels * self.panel_bytes
 
     def map(self, argument: int, dtype: str) -> TensorMap:
-        """Tensor map of the operand's tensor, which is argument `argument` of the kernel; its boxes are panels."""
+        """Return the tensor map with which the operand's panels are copied.
+
+        The operand's tensor is argument `argument` of the kernel.
+        """
         boxes = self.boxes
         box = (*(1 for _ in boxes.batch), self.rows, PANEL)
         strides = tuple(ITEM * step for step in boxes.strides)
@@ -46,7 +52,10 @@ class Panels:
 
 @dataclass(frozen=True)
 class RingPlan(Plan):
-    """The layout of a kernel with wgmma. ValueError if tensor maps cannot describe the operands, or the machine is not sm_90."""
+    """Layout of the kernel of a chain's schedule with wgmma.
+
+    ValueError if tensor maps cannot describe the operands, or the machine is not sm_90.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,36 +67,39 @@ class RingPlan(Plan):
 
     @property
     def defers(self) -> bool:
-        """Whether a tile's second product runs while the next tile's weights are computed."""
+        """Whether the product of a tile's attention weights with its values runs while the next tile's weights are computed."""
         return bool(self.value("overlap"))
 
     @property
     def takes_turns(self) -> bool:
-        """Whether consumers take turns to issue products."""
+        """Whether consumers (multiplying warpgroups) take turns to issue products."""
         return self.value("overlap") == 2
 
     @property
     def score(self) -> str:
-        """CUDA text of a lane's score `i` in the eight columns `tile_n`."""
+        """CUDA text of a lane's score `i` in the eight keys with index `tile_n`."""
         return "scores[4 * tile_n + i]"
 
     def sum(self, place: str) -> str:
-        """CUDA text of a lane's sum `place` in the eight columns `tile_out` of the output."""
+        """Return the CUDA text of a lane's sum `place` in the eight columns of the output with index `tile_out`."""
         return f"sums[4 * tile_out + {place}]"
 
     @property
     def threads(self) -> int:
-        """Number of threads of a block, in consumers and producer."""
+        """Number of threads of a block: those of the consumers and of the producer."""
         return int(self.room.threads(self.header)[0])
 
     @cached_property
     def registers(self) -> tuple[int, int, int]:
-        """Registers of a thread: at the start, of the producer, of a consumer; the last two are 0 if they do not change."""
+        """Registers of a thread: (at the kernel's start, of the producer, of a consumer).
+
+        The last two are 0 if they stay as at the start.
+        """
         return registers(self.value("warps") // GROUP, self.resident, self.program.hardware)
 
     @cached_property
     def panels(self) -> tuple[Panels, Panels, Panels]:
-        """Tiles of the left and both right operands."""
+        """Tiles in shared memory of the left operand and of both right operands."""
         chain, keys, room = self.chain, self.value("keys"), self.room
         boxes = boxes_of(chain)
         assert boxes is not None, "checked"
@@ -101,7 +113,7 @@ class RingPlan(Plan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of the three operands."""
+        """Tensor maps of the left operand and of both right operands."""
         names = [value.name for value in self.chain.graph.inputs]
         return tuple(one.map(names.index(one.boxes.matrix.tensor), self.chain.dtype) for one in self.panels)
 
@@ -112,7 +124,7 @@ class RingPlan(Plan):
 
     @property
     def constants(self) -> dict[str, tuple[int, str]]:
-        """Constants of the kernel's text, by name: (value, meaning)."""
+        """Constants that the kernel's text may use, by name: (value, meaning)."""
         left, first, second = self.panels
         return {name: found for name, found in super().constants.items() if name not in ("BUFFER", "BUFFERS")} | {
             "STAGES": (self.value("stages"), "tiles of either right operand in the ring"),
@@ -127,5 +139,5 @@ class RingPlan(Plan):
 
     @property
     def buffer(self) -> int:
-        """Bytes of one buffer: a tile of each right operand."""
+        """Number of bytes of one stage of the ring: a tile of each product's right operand."""
         return sum(one.nbytes for one in self.panels[1:])

@@ -1,1 +1,1 @@
-"""Kernels on tensor cores with mma.sync (sm_80 and newer)."""
+"""CUDA kernels on tensor cores with the instruction mma.sync (sm_80 and newer)."""

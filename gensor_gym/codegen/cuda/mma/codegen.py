@@ -1,8 +1,8 @@
 """CUDA C of a matrix product with mma.sync: the block copies tiles to shared memory, and its warps multiply them.
 
-With one stage, a step is copied and then multiplied. With S stages, the copies run S - 1 steps ahead. One barrier per step
-ensures that the step's tiles have arrived and that all warps have finished the previous step, whose buffer the next copies
-overwrite.
+With one stage, a step of the reduction is copied and then multiplied. With S stages, the copies run S - 1 steps ahead. One
+barrier per step ensures that the step's tiles have arrived and that all warps have finished the previous step, whose buffer the
+next copies overwrite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from gensor_gym.codegen.program import Program
 
 
 def generate_mma(program: Program) -> Kernel:
-    """Generate the kernel of a program with tensor_core=1. ValueError names a tile or knob that is not supported."""
+    """Generate the CUDA kernel of a program with tensor_core=1 (mma.sync).
+
+    ValueError names a tile or knob that is not supported.
+    """
     plan = make_matrix_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_positions(out, plan)
@@ -120,7 +123,8 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
     """Write the statements of `write` for the step `stages - 1` ahead, under the condition that this step exists.
 
-    With `origin`, the first indices of that step are declared before, if the statements use them.
+    `last` is C text of the end of the steps. With `origin`, the first indices of that step are declared before, if the statements
+    use them.
     """
     ahead = plan.stages - 1
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""C text of a warp's work on one step: the loads of fragments from shared memory to registers, and the multiply-adds.
+"""C text of a warp's work on one step of the reduction: loads of fragments from shared memory to registers, and multiply-adds.
 
 Lane l of a warp has the elements of a 16 x 8 tile of sums in rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and 2 (l % 4) + 1. Of
 every 8 rows of A (along m) and of B (along n) it has row l / 4: the 4 bytes at offset 4 (l % 4) of every 16 bytes along k. These
@@ -19,24 +19,30 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, remainder, subsc
 
 
 def write_sums(out: Writer, plan: MatrixPlan) -> None:
-    """Declare the accumulators `sums` with the value 0."""
+    """Write the declaration of the accumulators `sums`, with the value 0."""
     kind = SCALARS[plan.op.accumulator].name
     sizes = [f"REG_{plan.names[a].upper()}" for a in wide_repeats(plan)]
     out.line(f"{kind} {subscript('sums', [*sizes, 'M_TILES', 'N_TILES', '4'])} = {{}};")
 
 
 def wide_repeats(plan: MatrixPlan) -> tuple[int, ...]:
-    """Axes that repeat the product within a warp tile: the first dimensions of `sums` and of fragments."""
+    """Return the axes along which a warp repeats the matrix product.
+
+    They are the first dimensions of `sums` and of fragments.
+    """
     return tuple(a for a in plan.repeats if plan.register[a] > 1)
 
 
 def repeat_indices(plan: MatrixPlan, tile: OperandTile | None = None) -> list[str]:
-    """C subscripts along the repeating axes. If `tile` is given, only axes that index this operand have one."""
+    """Return C subscripts along the axes that repeat the matrix product.
+
+    If `tile` is given, only axes that index this operand have one.
+    """
     return [f"reg_{plan.names[a]}" for a in wide_repeats(plan) if tile is None or a in tile.axes]
 
 
 def write_step(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Write the products of a step, whose tiles are in the buffer at byte `stage`."""
+    """Write the multiply-adds of one step of the reduction, whose tiles are in the buffer of shared memory at byte `stage`."""
     out.line(f"const unsigned char *buffer = shared_memory{'' if stage == '0' else f' + {stage}'};")
     if plan.item != 2:
         kind, tile = SCALARS[plan.op.reads[plan.b_tile.read].tensor.dtype].name, plan.b_tile
@@ -80,7 +86,10 @@ def _write_fragments(out: Writer, plan: MatrixPlan, point: str, buffer: list[str
 
 
 def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
-    """C text, by reduce axis, of the index within the step at fragment point `point`. Along k it counts instructions."""
+    """Return the index within the step along each reduce axis, as C text, for fragment `point` along the reduction.
+
+    Along k, the index counts instructions.
+    """
     depths = plan.block[plan.roles.k] // plan.depth
     index, divisor = {}, plan.fragment_points
     order = [*plan.places, plan.roles.k]
@@ -94,9 +103,10 @@ def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
 
 
 def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, from_first: bool = False) -> str:
-    """C text of a tile's row at the current indices of the repeating axes, and at `row` along the axis of rows.
+    """Return the C text of the number of a row in an operand's tile.
 
-    With `from_first`, spatial indices are relative to the warp's first element.
+    Its index is that of the loops along the axes that repeat the product, and `row` along the axis of rows. With `from_first`,
+    spatial indices are relative to the warp's first element.
     """
     site = make_site(plan)
     places = {a: in_tile(plan, a, site, from_first) if a in plan.op.spatial else index[a] for a in tile.axes[:-2]}
@@ -113,7 +123,9 @@ def _first(plan: MatrixPlan, axis: int) -> str:
 
 
 def _variants(tile: OperandTile, units: int, count: int) -> int:
-    """Number of pieces, at most `count`, after which the swizzle's pattern repeats along a row; a piece has `units` units.
+    """Return after how many pieces of a row the swizzle's pattern repeats, at most `count`.
+
+    A piece has `units` units of 16 bytes.
 
     Addresses of later pieces are constant distances from the addresses of these pieces. Loops add rows in multiples of eight,
     after which the pattern repeats as well.
@@ -124,7 +136,10 @@ def _variants(tile: OperandTile, units: int, count: int) -> int:
 
 
 def _b_groups(plan: MatrixPlan) -> list[tuple[int, int, int]]:
-    """Loads of B's 16-bit fragments: (matrices per load, number of loads, instructions along n that earlier loads serve)."""
+    """Divide the loads of B's 16-bit fragments by the size of the load.
+
+    Return (matrices per load, number of loads, instructions along n that earlier loads serve).
+    """
     found, done = [], 0
     for count in (4, 2, 1):
         together = count // plan.units
@@ -136,7 +151,10 @@ def _b_groups(plan: MatrixPlan) -> list[tuple[int, int, int]]:
 
 
 def write_lanes(out: Writer, plan: MatrixPlan) -> None:
-    """Declare, before the main loop, byte offsets of a lane's matrices in the tiles: one for A, one per swizzle variant for B."""
+    """Write declarations, before the main loop, of the byte offsets at which a lane reads the tiles.
+
+    There is one for A, and one per variant of the swizzle for B.
+    """
     tile = plan.a_tile
     row = _first_row(plan, tile, total([(1, _first(plan, plan.roles.m)), (1, "lane % 16")]))
     out.line(f"const int a_row = {row};")
@@ -186,11 +204,11 @@ def _offset(place: str) -> str:
 
 
 UNIT_OF = {item: 16 // item for item in (1, 2, 4)}
-"""Number of elements in 16 bytes, by the bytes of an element."""
+"""Size of an element in bytes -> number of elements in 16 bytes."""
 
 
 def _grouped(tile: OperandTile, text: str) -> str:
-    """C text of an index, in parentheses if it is a sum that becomes an operand of the swizzle's xor."""
+    """Return the C text of an index, in parentheses if it is a sum that becomes an operand of the swizzle's xor."""
     return f"({text})" if tile.swizzle is not None and " " in text else text
 
 
@@ -207,7 +225,11 @@ def _b_loops(plan: MatrixPlan) -> list[Loop]:
 
 
 def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """Write the loads of B's fragments of 16-bit elements: matrices of 8 rows along k and 8 columns, transposed by `ldmatrix`."""
+    """Write the loads of B's fragments of 16-bit elements.
+
+    `ldmatrix` loads matrices of 8 rows along k and 8 columns, and transposes them. `index` has the current indices along the
+    reduce axes.
+    """
     tile, pitch = plan.b_tile, plan.b_tile.pitch * plan.item
     for load, groups, done in _b_groups(plan):
         together = load // plan.units  # instructions along n that one load serves
@@ -223,7 +245,10 @@ def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], bu
 
 
 def _write_b_gathered(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """Write the loads of B's fragments of 8- and 32-bit elements: adjacent elements along n, each for another instruction."""
+    """Write the loads of B's fragments of 8- and 32-bit elements.
+
+    A lane loads adjacent elements along n, each for another instruction. `index` has the current indices along the reduce axes.
+    """
     tile, n, each = plan.b_tile, plan.roles.n, plan.interleave
     first = f"first_{plan.names[n]}" if plan.program.threads[n] > 1 else "0"
     groups = plan.n_tiles // each
@@ -255,7 +280,10 @@ def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
 
 
 def _write_bytes(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Write the load of adjacent elements along n of four rows, transposed to four bytes along k for each instruction."""
+    """Write the load of adjacent bytes along n of four rows.
+
+    They are transposed to four bytes along k for each instruction.
+    """
     tile = plan.b_tile
     kind = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}[len(targets)]
     out.line("unsigned rows[4];")
@@ -290,10 +318,10 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
 
 
 def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: str) -> None:
-    """Write products of operands split into high + low tf32: three products, the small ones first.
+    """Write products of operands that are split into high + low tf32: three products, the small ones first.
 
-    Tensor cores round every sum towards zero. So they add up one point only, and CUDA cores add its sum to the accumulators in
-    float32, rounded to nearest.
+    Tensor cores round every sum towards zero. So they add up one point of the reduction only, and CUDA cores add its sum to the
+    accumulators in float32, rounded to nearest.
     """
     with out.nest([*loops, Loop("tile_m", "M_TILES")]):
         out.line("unsigned a_high[4], a_low[4];")

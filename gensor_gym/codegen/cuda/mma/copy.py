@@ -1,4 +1,4 @@
-"""C text that copies the operands' tiles of a step into shared memory, with zeros outside the tensor.
+"""C text that copies the operands' tiles of one step into shared memory, with zeros outside the tensor.
 
 Threads cover a tile in rounds of a smaller box, as on CUDA cores (`cuda/simt/copies.py`), so a thread's copies are constant
 distances apart. Values that are equal in all steps are computed before the main loop: source and target of the first copy, and,
@@ -22,7 +22,7 @@ _WORDS = {1: "int", 2: "int2", 4: "int4"}
 
 
 def shared_address(tile: OperandTile, item: int, row: str, column: str) -> str:
-    """C text of the offset, in elements, of a row and a column in a tile."""
+    """Return the C text of the offset, in elements, of a row and a column in a tile in shared memory."""
     if tile.swizzle is not None:
         shift, mask = tile.swizzle.shift, tile.swizzle.mask
         scale = (16 // item * tile.swizzle.factor).bit_length() - 1
@@ -32,7 +32,10 @@ def shared_address(tile: OperandTile, item: int, row: str, column: str) -> str:
 
 @dataclass(frozen=True)
 class TileCopies:
-    """How the threads of a block share the copies of one operand's tile. Each thread makes at most one copy in every round."""
+    """Distribution of the copies of one operand's tile into shared memory over the threads of a block.
+
+    Each thread makes at most one copy in every round.
+    """
 
     plan: MatrixPlan
     tile: OperandTile
@@ -61,7 +64,7 @@ class TileCopies:
 
     @cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Number of copies in one round along every axis of `order`."""
+        """Number of copies that all threads make in one round, along every axis of `order`."""
         if self.tile.shifts < 0:
             return fewest_rounds(self.counts, self.plan.threads)
         counts = [1 if a == self.tile.shifts else count for a, count in zip(self.order, self.counts, strict=True)]
@@ -69,7 +72,7 @@ class TileCopies:
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Number of rounds along every axis of `order`."""
+        """Number of rounds in which the tile is covered, along every axis of `order`."""
         return tuple(-(-count // lanes) for count, lanes in zip(self.counts, self.lanes, strict=True))
 
     @cached_property
@@ -87,24 +90,30 @@ class TileCopies:
 
     @cached_property
     def moved(self) -> dict[int, str]:
-        """C text of the distance from a thread's first copy to copy `trip`, along each axis. It is equal for all threads."""
+        """C text of the distance from a thread's first copy to its copy `trip`, along each axis. It is equal for all threads."""
         places = digits(self.trip, self.rounds)
         parts = zip(self.order, self.lanes, places, strict=True)
         return {a: total([(lanes * self.sizes[a], place)]) for a, lanes, place in parts}
 
     @cached_property
     def first(self) -> dict[int, str]:
-        """C text of the index in the tile of a thread's first copy, along each axis."""
+        """C text of the index in the tile at which a thread's first copy begins, along each axis."""
         places = digits("thread", self.lanes)
         return {a: total([(self.sizes[a], place)]) for a, place in zip(self.order, places, strict=True)}
 
     def places(self, moved: bool) -> dict[int, str]:
-        """C text of an index in the tile along each axis: of copy `trip` if `moved`, else of the thread's first copy."""
+        """Return the C text of the index in the tile at which a copy begins, along each axis.
+
+        It is copy `trip` if `moved`, else the thread's first copy.
+        """
         names = {a: f"{self.name}_{self.plan.names[a]}" if text != "0" else "0" for a, text in self.first.items()}
         return {a: total([(1, name), (1, self.moved[a] if moved else "0")]) for a, name in names.items()}
 
     def indices(self, steps: bool) -> list[str]:
-        """C text of the operator's axis values: of copy `trip` in this step if `steps`, else of the first copy in step 0."""
+        """Return the C text of the axis values at which a copy begins, along each axis of the operator.
+
+        It is copy `trip` in this step if `steps`, else the first copy in step 0.
+        """
         plan, places = self.plan, self.places(moved=steps)
         origins = [origin(plan, a) if steps or a in plan.op.spatial else "0" for a in range(len(plan.names))]
         return [total([(1, origins[a]), (1, places.get(a, "0"))]) for a in range(len(plan.names))]
@@ -120,13 +129,13 @@ class TileCopies:
 
     @property
     def masked(self) -> bool:
-        """Whether the conditions equal in all steps are evaluated before the main loop and kept in one bit per copy."""
+        """Whether the conditions that are equal in all steps are evaluated before the main loop and kept in one bit per copy."""
         lasting = self.plan.steps > 1 and self.trips <= MASK_BITS and self.tile.shifts < 0
         return bool(self.conditions[0]) and lasting
 
     @cached_property
     def in_tile(self) -> list[str]:
-        """C conditions under which a thread has a copy `trip`, since a round may have idle threads or exceed the tile."""
+        """C conditions under which a thread has a copy `trip`, because a round may have idle threads or exceed the tile."""
         places, busy = self.places(moved=True), 1
         for lanes in self.lanes:
             busy *= lanes
@@ -150,7 +159,7 @@ class TileCopies:
         return True
 
     def address(self, places: dict[int, str]) -> str:
-        """C text of the offset in a buffer, in bytes, for indices `places` along the tile's axes."""
+        """Return the C text of the offset in a buffer of shared memory, in bytes, for indices `places` along the tile's axes."""
         row = total((self.tile.row_stride(a), places[a]) for a in self.tile.axes[:-1])
         column = places[self.tile.axes[-1]]
         if self.tile.swizzle is not None:
@@ -174,12 +183,12 @@ class TileCopies:
 
 
 def tile_copies(plan: MatrixPlan) -> tuple[TileCopies, TileCopies]:
-    """The copies of the tiles of A and of B."""
+    """Return the distributions of the copies of A's tile and of B's tile."""
     return TileCopies(plan, plan.a_tile), TileCopies(plan, plan.b_tile)
 
 
 def write_places(out: Writer, plan: MatrixPlan) -> None:
-    """Declare, before the main loop, the values of both operands' copies that are equal in all steps."""
+    """Write declarations, before the main loop, of the values of both operands' copies that are equal in all steps."""
     for copies in tile_copies(plan):
         read, name, tile = plan.op.reads[copies.tile.read], copies.name, copies.tile
         width = f"{tile.width} elements" if tile.width > 1 else "one element"
@@ -203,16 +212,17 @@ def write_places(out: Writer, plan: MatrixPlan) -> None:
 
 
 def write_held(out: Writer, plan: MatrixPlan) -> None:
-    """Declare the registers that keep loaded elements while the block multiplies, until they are stored to shared memory."""
+    """Write the declaration of the registers that keep loaded elements while the block multiplies, until they are stored."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             out.line(f"{_word(copies)} {copies.name}_held[{copies.trips}];")
 
 
 def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """Declare pointers `<name>_next` to the elements of step `step`; every iteration of the main loop advances them.
+    """Write declarations of pointers `<name>_next` to the elements of step `step`.
 
-    There are no pointers if several reduce axes have steps, because then steps are not equal distances apart.
+    Every iteration of the main loop advances them. There are no pointers if several reduce axes have steps, because then steps
+    are not equal distances apart.
     """
     for copies in tile_copies(plan) if _distance(plan, plan.a_tile.read) else ():
         scalar = SCALARS[plan.op.reads[copies.tile.read].tensor.dtype].name
@@ -221,13 +231,16 @@ def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
 
 
 def _distance(plan: MatrixPlan, read: int) -> int:
-    """Distance in elements of a read from one step to the next; 0 if steps are not equal distances apart."""
+    """Return the distance in elements, in the tensor of input `read`, from one step of the reduction to the next.
+
+    It is 0 if steps are not equal distances apart.
+    """
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     return plan.op.reads[read].axis_strides()[moving[0]] * plan.block[moving[0]] if len(moving) == 1 else 0
 
 
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
-    """Write the copies of both tiles to the buffer at byte `stage`.
+    """Write the copies of both operands' tiles to the buffer of shared memory at byte `stage`.
 
     With `ahead`, the copies are for a later step: operands of way `held` are only loaded to registers, and `write_puts` stores
     them.
@@ -242,7 +255,7 @@ def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None
 
 
 def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Write the stores of the elements in registers to the buffer at byte `stage`."""
+    """Write the stores of the elements that wait in registers to the buffer of shared memory at byte `stage`."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             _write_target(out, copies, stage)
@@ -305,7 +318,7 @@ def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
 
 
 def _write_shifted(out: Writer, copies: TileCopies) -> str:
-    """Write the loads of the two aligned words that contain a copy; return C text of the copy's value.
+    """Write the loads of the two aligned words that contain an unaligned copy; return the C text of the copy's value.
 
     Each word is entirely inside or entirely outside the tensor.
     """
@@ -326,7 +339,11 @@ def _write_shifted(out: Writer, copies: TileCopies) -> str:
 
 
 def _trips(copies: TileCopies) -> list[Loop]:
-    """Loop over a thread's copies. It is fully unrolled if copies are in registers, which cannot be indexed, or are shifted."""
+    """Return the loop over a thread's copies, in a list; empty for a single copy.
+
+    It is fully unrolled if there are at most `UNROLLED` copies, if they are held in registers, which cannot be indexed, or if
+    each is combined from two aligned words.
+    """
     whole = copies.tile.way == "held" or copies.tile.shifts >= 0
     unroll = UNROLLED if not whole and copies.trips > UNROLLED else 0
     return [Loop("trip", str(copies.trips), 1, unroll)] if copies.trips > 1 else []

@@ -1,8 +1,8 @@
-"""Plan of a tensor-core kernel with mma.sync, made before any text is written: instruction, shared tiles, copies.
+"""Planning of a tensor-core kernel with mma.sync, before any text is written: instruction, shared tiles, copies.
 
 The warps of a block divide its tile as threads do in `cuda/plan.py`, and `tiles[0]` is the tile of a warp. Both operands are
-staged. The dimensions of a shared tile are axes of the operator, not dimensions of the tensor: the image of a convolution is in
-shared memory once for every position (r, s) of the window in a step.
+staged in shared memory. The dimensions of a shared tile are axes of the operator, not dimensions of the tensor: the image of a
+convolution is in shared memory once for every position (r, s) of the window in a step.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ UNIT = 16
 BANK_UNITS = 8
 """Number of 16-byte units that all banks of shared memory serve at once."""
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
-"""Extents of an instruction along m and n. If the hardware's instruction has 8 rows, two count as one."""
+"""Number of rows (m) and columns (n) of an instruction. If the hardware's instruction has 8 rows, two count as one."""
 HELD_REGISTERS = 32
-"""Most registers of a thread in which an operand's loaded elements wait until the products of a step are done."""
+"""Most registers in which a thread may hold an operand's loaded elements until the products of a step are done."""
 CODE_LIMIT = 512
-"""Largest number of instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
+"""Largest number of instructions of one unrolled loop body, beyond which the instruction cache overflows."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
-"""Register limits of operands that are copied byte by byte or widened.
+"""Register limits for operands that are copied byte by byte, or that machine code converts to 16 bits.
 
 For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to the counted
-registers. For widened operands, WIDENED_POINTS is the limit on points of an unrolled body, because more would be widened ahead.
-With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled (NVRTC 13.0).
+registers. For operands converted to 16 bits, WIDENED_POINTS is the limit on fragments along the reduction in an unrolled body,
+because more would be converted ahead. With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled
+(NVRTC 13.0).
 """
 HELD_BESIDE = 16
 """Number of registers for single bytes of int8 that fit in addition to the counted registers.
@@ -60,11 +61,13 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class OperandTile:
-    """One operand's tile of a step in shared memory. A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
+    """One operand's tile of a step in shared memory.
 
-    `axes` are the axes that index the read, and `shape` is the block tile along them. `way` tells how copies of `width` adjacent
-    elements are made: asynchronously, directly, or held in registers while the block multiplies. `offset` is the start of the
-    tile in a buffer and `stage` its length, both in bytes.
+    A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
+
+    `axes` are the axes that index the operand, and `shape` is the block tile along them. `way` tells how copies of `width`
+    adjacent elements are made: asynchronously, directly, or held in registers while the block multiplies. `offset` is the start
+    of the tile in a buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -77,31 +80,43 @@ class OperandTile:
     offset: int
     stage: int
     shifts: int = -1
-    """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 for no such axis."""
+    """Window axis that shifts the tile's rows by less than a copy; -1 for no such axis.
+
+    A copy then combines two aligned loads.
+    """
 
     def row_stride(self, axis: int) -> int:
-        """Number of rows from an index along an axis to the next; 0 if the axis does not index the tile or runs within a row."""
+        """Return the number of rows from one index along an axis to the next.
+
+        It is 0 if the axis does not index the tile, or runs within a row.
+        """
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 
 
 @dataclass(frozen=True)
 class MatrixPlan(ProductPlan):
-    """A program for mma.sync and the layout of its kernel, derived from the schedule. Axes are numbered as in the operator."""
+    """Plan of a kernel with mma.sync: a program and the layout of its kernel, derived from the schedule.
+
+    Axes are numbered as in the operator.
+    """
 
     @cached_property
     def turing(self) -> bool:
-        """Whether the machine is sm_75, with shorter instructions and without asynchronous copies."""
+        """Whether the GPU is sm_75 (Turing), with shorter instructions and without asynchronous copies."""
         return self.program.hardware.arch == "sm_75"
 
     @cached_property
     def depth(self) -> int:
-        """Number of elements along k of one instruction."""
+        """Number of elements along k that one instruction multiplies."""
         return mma_types(self.program.hardware)[self.op.dtype]
 
     @cached_property
     def units(self) -> int:
-        """Number of 16-byte units along k of one instruction. B's fragment has as many registers, and A's twice as many."""
+        """Number of 16-byte units along k that one instruction multiplies.
+
+        B's fragment has as many registers, and A's twice as many.
+        """
         return self.depth * self.item // UNIT
 
     @cached_property
@@ -121,12 +136,12 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def m_tiles(self) -> int:
-        """Number of instructions along m of a warp tile."""
+        """Number of instructions that cover a warp's tile along m."""
         return self.register[self.roles.m] // INSTRUCTION_ROWS
 
     @cached_property
     def n_tiles(self) -> int:
-        """Number of instructions along n of a warp tile."""
+        """Number of instructions that cover a warp's tile along n."""
         return self.register[self.roles.n] // INSTRUCTION_COLUMNS
 
     @cached_property
@@ -142,24 +157,27 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def fragment_points(self) -> int:
-        """Number of fragments along the reduction in a step: instructions along k at every index of the other reduce axes."""
+        """Number of fragments along the reduction in a step.
+
+        There is one for each instruction along k, at every index of the other reduce axes.
+        """
         return self.block[self.roles.k] // self.depth * math.prod(self.block[a] for a in self.places)
 
     @cached_property
     def products(self) -> int:
-        """Number of multiply-add instructions of a warp at one point."""
+        """Number of multiply-add instructions that a warp issues for one fragment along the reduction."""
         repeats = math.prod(self.register[a] for a in self.repeats)
         each = 2 if self.widened else 3 if self.op.dtype == "tf32x3" else 1
         return repeats * self.m_tiles * self.n_tiles * each
 
     @cached_property
     def widened(self) -> bool:
-        """Whether machine code converts operands to 16 bits before it multiplies them."""
+        """Whether machine code converts 8-bit operands to 16 bits before it multiplies them."""
         return self.program.hardware.widens(self.op.dtype)
 
     @property
     def held_registers(self) -> int:
-        """Most registers of a thread in which an operand's loaded elements wait until the products of a step are done.
+        """Most registers in which a thread may hold an operand's loaded elements until the products of a step are done.
 
         For int8, whose windows are copied byte by byte, they and the counted registers must also fit with one block per
         multiprocessor.
@@ -173,9 +191,10 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def named(self) -> int:
-        """Number of resident blocks in the launch bounds; 0 if the bounds have no such number.
+        """Number of blocks per multiprocessor in the launch bounds; 0 if the bounds have no such number.
 
-        Without a number, the assembler spills registers of some widened operands in order to make two blocks resident.
+        Without a number, the assembler spills registers of some widened operands in order to make two blocks run at the same
+        time.
         """
         blocks, held = self._resident(SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0), self._held_bytes
         if self._resident(held - HELD_BESIDE) < blocks:
@@ -183,7 +202,10 @@ class MatrixPlan(ProductPlan):
         return blocks if blocks > 1 or self.widened else 0
 
     def _resident(self, spare: int) -> int:
-        """Number of resident blocks of a multiprocessor if threads take `spare` registers besides the counted registers."""
+        """Return the number of blocks that a multiprocessor runs at the same time.
+
+        A thread takes `spare` registers in addition to those counted.
+        """
         return resident_blocks(self.program, self.threads, self.shared_bytes, max(0, spare))
 
     @property
@@ -194,13 +216,13 @@ class MatrixPlan(ProductPlan):
 
     @property
     def most_points(self) -> int:
-        """Largest number of reduction points in one unrolled body; 0 if one point has too many instructions."""
+        """Largest number of fragments along the reduction in one unrolled loop body; 0 if one has too many instructions."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 
     @cached_property
     def buffered(self) -> bool:
-        """Whether fragments of the next point are loaded before the current point is multiplied.
+        """Whether the next fragments along the reduction are loaded before the current ones are multiplied.
 
         Registers cannot be indexed at run time, so the loop must be unrolled fully or by two.
         """
@@ -209,7 +231,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def unroll(self) -> int:
-        """Number of points in the unrolled body of the loop; 0 means all points."""
+        """Number of fragments along the reduction in the unrolled body of the loop; 0 means all of them."""
         if self.buffered:
             return 0 if self.fragment_points <= self.most_points else 2
         chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
@@ -217,12 +239,12 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def a_tile(self) -> OperandTile:
-        """Tile of A: rows along m, contiguous along k."""
+        """Tile of A in shared memory: rows along m, contiguous along k."""
         return self._tiles[0]
 
     @cached_property
     def b_tile(self) -> OperandTile:
-        """Tile of B: rows along k, contiguous along n."""
+        """Tile of B in shared memory: rows along k, contiguous along n."""
         return self._tiles[1]
 
     @cached_property
@@ -232,12 +254,15 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Bytes of one buffer: A's tile, then B's."""
+        """Number of bytes of one buffer in shared memory: A's tile, then B's."""
         return self.b_tile.offset + self.b_tile.stage
 
     @cached_property
     def _tiles(self) -> tuple[OperandTile, OperandTile]:
-        """Tiles of A and B. If they exceed a block's shared memory, their rows are neither padded nor swizzled."""
+        """Tiles of A and B in shared memory.
+
+        If they exceed a block's shared memory, their rows are neither padded nor swizzled.
+        """
         tiles = self._layout(self.program.knob("shared_layout"))
         too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
         return self._layout(0) if too_much else tiles
@@ -269,11 +294,11 @@ class MatrixPlan(ProductPlan):
         )
 
     def _shifts(self, read: int, inner: int) -> int:
-        """Window axis that shifts rows along `inner` by single elements, if copies can combine two aligned loads; else -1.
+        """Return the window axis that shifts an operand's rows along `inner` by single elements.
 
-        Asynchronous copies need an aligned source and target, but shifted rows of elements under 4 bytes are unaligned. The two
-        loads are aligned if rows of the tensor and of tiles are whole copies and a step has all positions of the window along the
-        row.
+        It is -1 if copies cannot handle such shifts. Asynchronous copies need an aligned source and target, but shifted rows of
+        elements under 4 bytes are unaligned. A copy can combine two aligned loads if rows of the tensor and of tiles consist of
+        whole copies, and a step has all positions of the window along the row.
         """
         access, width = self.op.reads[read], UNIT // self.item
         row = access.coefficients[-1]
@@ -285,10 +310,10 @@ class MatrixPlan(ProductPlan):
         return others[0] if whole and row[inner] == 1 else -1
 
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
-        """Permutation of units that puts the lanes of one load on different banks, as far as rows are long enough, or None.
+        """Return the permutation of a row's 16-byte units that puts the lanes of one load on different banks, or None.
 
-        Lanes of ldmatrix read 8 adjacent rows. Without ldmatrix, lanes read two units of 4 rows of B, adjacent rows or every
-        fourth row.
+        It does so as far as rows are long enough. Lanes of ldmatrix read 8 adjacent rows. Without ldmatrix, lanes read two units
+        of 4 rows of B, adjacent rows or every fourth row.
         """
         units = row_bytes // UNIT
         period = math.gcd(units, BANK_UNITS) if row_bytes % UNIT == 0 else 1
@@ -298,7 +323,10 @@ class MatrixPlan(ProductPlan):
         return Swizzle((BANK_UNITS // period).bit_length() - 1, period - 1, 1) if period > 1 else None
 
     def _copy_width(self, read: int, inner: int, pitch: int) -> int:
-        """Number of elements of the widest aligned copy, of at most knob `vector` words, that never crosses the tensor's edge."""
+        """Return the number of elements of the widest aligned copy that never crosses the tensor's edge.
+
+        It has at most as many words as knob `vector` allows.
+        """
         access = self.op.reads[read]
         strides = access.axis_strides()
         moved = [d for d, row in enumerate(access.coefficients) if row[inner]]
@@ -317,10 +345,10 @@ class MatrixPlan(ProductPlan):
         return 1
 
     def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
-        """C conditions under which the element at the values `indices` of all axes belongs to the product.
+        """Return the C conditions under which the element at the values `indices` of all axes belongs to the product.
 
-        Conditions on dimension `without` of the read are omitted. Overhanging reduce axes are checked in both operands, so that
-        nothing is multiplied by a missing element.
+        Conditions on dimension `without` of the operand's tensor are omitted. Overhanging reduce axes are checked in both
+        operands, so that nothing is multiplied by a missing element.
         """
         read = self.op.reads[tile.read]
         conditions = []
@@ -334,7 +362,7 @@ class MatrixPlan(ProductPlan):
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
-    """Plan of a program with tensor_core=1. ValueError names the unsupported part."""
+    """Plan the kernel of a program with tensor_core=1 (mma.sync). ValueError names the unsupported part."""
     check_program(program, 1)
     op, hw = program.operator, program.hardware
     types = mma_types(hw)

@@ -12,11 +12,14 @@ from gensor_gym.codegen.cuda.text import Loop, Writer, subscript, total
 from gensor_gym.operators.types import Access
 
 _WIDEST = 16
-"""Bytes of the widest store."""
+"""Number of bytes of the widest store."""
 
 
 def write_results(out: Writer, plan: MatrixPlan) -> None:
-    """Write the stores of every lane's elements: runs of adjacent elements along n in two rows of every instruction."""
+    """Write the stores of every lane's sums.
+
+    They are runs of adjacent elements along n, in two of the 16 rows of sums that an instruction computes.
+    """
     width = store_width(plan)
     with ExitStack() as stack:
         indices = _enter_repeats(out, plan, stack)
@@ -34,14 +37,14 @@ def write_results(out: Writer, plan: MatrixPlan) -> None:
 
 
 def store_width(plan: MatrixPlan) -> int:
-    """Number of adjacent elements along n that one store writes."""
+    """Return the number of adjacent elements along n that one store writes."""
     op, n = plan.op, plan.roles.n
     item = 4 if plan.slices > 1 or op.output.dtype in ("float32", "int32") else 2
     return next(w for w in (4, 2, 1) if w * item <= _WIDEST and 2 * plan.interleave % w == 0 and _lies(plan, op.write, n, w))
 
 
 def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether `width` adjacent elements along an axis are an aligned vector, entirely inside or entirely outside the tensor."""
+    """Return whether `width` adjacent elements along an axis are an aligned vector, all inside or all outside the tensor."""
     strides = access.axis_strides()
     live = [a for a in plan.op.spatial if a != axis and (plan.op.extents[a] > 1 or plan.block[a] > 1)]
     base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
@@ -77,7 +80,7 @@ def _first(plan: MatrixPlan, axis: int) -> str:
 
 
 def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
-    """C text of a store's element `lane` among the accumulators.
+    """Return the C text of the accumulator that a store writes as element `lane`.
 
     Element e of a run is column e / interleave of instruction e % interleave.
     """

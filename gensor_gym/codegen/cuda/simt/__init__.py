@@ -1,1 +1,1 @@
-"""Kernels on CUDA cores: copies to shared memory, fragments, points of the reduction, stores."""
+"""Kernels on CUDA cores: copies to shared memory, loads to registers, multiply-adds, stores."""

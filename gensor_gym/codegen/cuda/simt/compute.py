@@ -1,4 +1,4 @@
-"""C text of a thread's computation: its accumulators, and their update at a reduction point."""
+"""C text of a thread's computation: its accumulators, and their update at each reduction point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from gensor_gym.operators.bodies import BODIES
 
 
 def write_accumulators(out: Writer, plan: BlockPlan) -> None:
-    """Declare the accumulators and set them to the reduction's identity, except for an elementwise operator."""
+    """Write the declaration of the accumulators, with the reduction's identity as initial value.
+
+    For an elementwise operator they have no initial value.
+    """
     kind, sizes = SCALARS[plan.op.accumulator].name, [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
     if not sizes and plan.op.body != "map":
         out.line(f"{kind} acc = {neutral(plan)};")
@@ -24,18 +27,18 @@ def write_accumulators(out: Writer, plan: BlockPlan) -> None:
 
 
 def wide_axes(plan: BlockPlan) -> tuple[int, ...]:
-    """Spatial axes along which a thread holds more than one element: the dimensions of `acc`."""
+    """Return the spatial axes along which a thread computes more than one element: the dimensions of the array `acc`."""
     return tuple(a for a in plan.op.spatial if plan.register[a] > 1)
 
 
 def accumulator(plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0") -> str:
-    """C text of the accumulator of element `lane` of a group of `width` elements along `lane_axis`."""
+    """Return the C text of the accumulator of element `lane` in a group of `width` elements along `lane_axis`."""
     site = make_site(plan, lane_axis, width, lane)
     return subscript("acc", [site.index(a) for a in wide_axes(plan)])
 
 
 def write_accumulation(out: Writer, plan: BlockPlan) -> None:
-    """Write the update of every accumulator at the current reduction points."""
+    """Write the update of every accumulator at the current reduction points (combinations of reduction indices)."""
     op = plan.op
     site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
     operands = [
@@ -56,7 +59,7 @@ def write_accumulation(out: Writer, plan: BlockPlan) -> None:
 
 
 def combine(plan: BlockPlan, left: str, right: str) -> str:
-    """C text that combines two partial results by the operator's reduction."""
+    """Return the C text that combines two partial results by the operator's reduction."""
     join = plan.op.reduction
     if join.infix:
         return f"{left} {join.infix} {right}"

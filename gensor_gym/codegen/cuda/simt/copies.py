@@ -1,4 +1,4 @@
-"""How the threads of a block share the copies of one read's tile into shared memory. `copy.py` writes the text of the copies."""
+"""Distribution of the copies of an input's tile into shared memory over the threads of a block. `copy.py` writes their text."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Most rounds along a dimension that are tried in excess of the fewest possible."""
+"""Distributions that need at most this many rounds of copies more than the fewest possible along a dimension are tried."""
 MASK_BITS = 32
-"""Most copies of a thread whose conditions are kept in one register, one bit for each."""
+"""Most copies of a thread for which one register keeps the conditions, one bit for each copy."""
 
 
 @dataclass(frozen=True)
 class Copies:
-    """How the threads of a block share the copies of one read's box. Each thread makes at most one copy in every round."""
+    """Distribution of the copies of one input's box (its elements that a block reads in a step) over the threads of a block.
+
+    Each thread makes at most one copy in every round.
+    """
 
     plan: BlockPlan
     index: int
 
     @property
     def read(self) -> Access:
-        """The read whose box is copied."""
+        """The input whose box is copied to shared memory."""
         return self.plan.op.reads[self.index]
 
     @property
@@ -38,7 +41,7 @@ class Copies:
 
     @property
     def tile(self) -> SharedTile:
-        """The shared tile that the copies fill."""
+        """The tile in shared memory that the copies fill."""
         return self.plan.shared_tile(self.index)
 
     @property
@@ -71,39 +74,45 @@ class Copies:
 
     @cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Number of copies in one round along every dimension: threads form a smaller box, with the last dimension fastest."""
+        """Number of copies that all threads make in one round, along every dimension.
+
+        The threads form a smaller box, with the last dimension fastest.
+        """
         return fewest_rounds(tuple(self.counts), self.plan.threads)
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Number of rounds along every dimension."""
+        """Number of rounds in which the box is covered, along every dimension."""
         return tuple(-(-count // lanes) for count, lanes in zip(self.counts, self.lanes, strict=True))
 
     @property
     def trips(self) -> int:
-        """Number of copies of one thread, in all its rounds."""
+        """Number of copies that each thread makes: the product of `rounds`."""
         return math.prod(self.rounds)
 
     @cached_property
     def distances(self) -> list[str]:
-        """C text of the distance along every dimension from a thread's first copy to copy `trip`, equal for all threads."""
+        """C text of the distance, along every dimension, from a thread's first copy to its copy `trip`.
+
+        It is equal for all threads.
+        """
         places = digits("trip" if self.trips > 1 else "0", self.rounds)
         sizes = [*self.lanes[:-1], self.lanes[-1] * self.width]
         return [total([(size, place)]) for size, place in zip(sizes, places, strict=True)]
 
     @cached_property
     def first(self) -> list[str]:
-        """C text of the index in the box of a thread's first copy, along every dimension."""
+        """C text of the index in the box at which a thread's first copy begins, along every dimension."""
         places = digits("thread", self.lanes)
         return [*places[:-1], total([(self.width, places[-1])])]
 
     @property
     def shared_distance(self) -> str | None:
-        """C text of the distance in shared memory from a thread's first copy to copy `trip`; None if it varies by thread."""
+        """C text of the distance in shared memory from a thread's first copy to its copy `trip`; None if it varies by thread."""
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """C conditions under which a thread has a copy `trip`, since a round may have idle threads or exceed the box."""
+        """Return the C conditions under which a thread has a copy `trip`: a round may have idle threads or exceed the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):
@@ -114,24 +123,27 @@ class Copies:
 
     @property
     def tensor_strides(self) -> tuple[int, ...]:
-        """Strides of the tensor in elements along every dimension of the tile."""
+        """Strides of the tensor, in elements, along every dimension of the tile in shared memory."""
         strides = self.read.axis_strides()
         return tuple(strides[a] for a in self.tile.axes) if self.tile.axes else self.read.strides()
 
     @property
     def repeated(self) -> bool:
-        """Whether a block copies the box more than once, so that values equal in all steps are worth keeping."""
+        """Whether a block copies the box in more than one step, so that values that are equal in all steps are worth keeping."""
         return self.plan.steps > self.plan.slices
 
     @property
     def moving(self) -> list[int]:
-        """Dimensions whose index changes from step to step."""
+        """Dimensions of the tensor whose index changes from step to step."""
         plan = self.plan
         axes = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
         return [d for d, row in enumerate(self.read.coefficients) if any(row[a] for a in axes)]
 
     def guards(self, places: list[str]) -> tuple[list[str], list[str]]:
-        """C conditions for a copy at `places` to be inside the tensor: (conditions equal in all steps, other conditions)."""
+        """Return the C conditions under which a copy at index `places` of the box is inside the tensor.
+
+        They are (conditions equal in all steps, other conditions).
+        """
         fixed: list[str] = []
         changing: list[str] = []
         for d, index in enumerate(self.positions(places)):
@@ -139,7 +151,11 @@ class Copies:
         return fixed, changing
 
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
-        """C text of the index in the view along every dimension; the part that changes with the step is included if `moving`."""
+        """Return C text of an element's index in the tensor, for each dimension.
+
+        `places` are C texts of the element's index within the copied box. The offset of the present reduction step is added only
+        if `moving`.
+        """
         plan, read = self.plan, self.read
         axes = range(len(plan.names))
         origins = [origin(plan, a) if moving or a in plan.op.spatial else "0" for a in axes]
@@ -152,14 +168,17 @@ class Copies:
 
     @cached_property
     def masked(self) -> bool:
-        """Whether the conditions equal in all steps are evaluated before the main loop and kept in one bit per copy."""
+        """Whether the conditions that are equal in all steps are evaluated before the main loop and kept in one bit per copy."""
         fixed, _ = self.guards(["place"] * len(self.counts))
         lasting = self.repeated and self.trips <= MASK_BITS
         return bool(fixed) and lasting and fill_of(self.plan, self.read) is not None
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """C conditions for the whole box to be inside: (conditions equal in all steps, other conditions). None if it never is."""
+        """C conditions under which the whole box is inside the tensor: (conditions equal in all steps, other conditions).
+
+        The result is None if the box is never inside.
+        """
         found = whole(self.plan, self.read)
         if found is None:
             return None
@@ -167,12 +186,15 @@ class Copies:
 
     @property
     def guarded(self) -> bool:
-        """Whether some copy may be outside the tensor."""
+        """Whether some copy may be outside the tensor, so that copies need guards."""
         return any(self.guards(["place"] * len(self.counts)))
 
 
 def distance(strides: tuple[int, ...], distances: list[str]) -> str:
-    """C text of the sum of strides * distances; a single multiple of `trip` if all distances are multiples of it."""
+    """Return the C text of the sum of strides * distances.
+
+    It is a single multiple of `trip` if all distances are multiples of it.
+    """
     multiples = [re.fullmatch(r"trip(?: \* (\d+))?", text) for text in distances]
     if all(found or text == "0" for found, text in zip(multiples, distances, strict=True)):
         return total([(sum(s * int(m[1] or 1) for s, m in zip(strides, multiples, strict=True) if m), "trip")])
@@ -180,7 +202,10 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
 
 
 def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
-    """C text of a number's digits in the mixed radix `sizes`, the last digit fastest. The first digit has no remainder."""
+    """Return the C text of a number's digits in the mixed radix `sizes`, the last digit fastest.
+
+    No remainder is taken for the first digit, because the number is below the product of all sizes.
+    """
     places = ["0"] * len(sizes)
     live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []
     for d in live:
@@ -190,7 +215,7 @@ def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def fewest_rounds(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
-    """Shape of the box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
+    """Return the box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
 
     Among equals, it is the box that exceeds `counts` along the fewest dimensions, then the box that is longest along the last
     dimensions.

@@ -1,4 +1,4 @@
-"""C text of the copies into shared memory: all threads of a block together fill the tile of one read.
+"""C text of the copies into shared memory: all threads of a block together fill the tile of one input.
 
 Threads cover the tile in rounds of a smaller box, so a thread's copies are constant distances apart. Values that are equal in all
 steps are computed before the main loop: source and target of a thread's first copy, and, for each copy, a bit that tells whether
@@ -15,20 +15,20 @@ from gensor_gym.codegen.cuda.simt.copies import Copies, distance
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED_LOADS = 8
-"""Number of loads of one thread that are in flight together; more would only take registers."""
+"""Most loads of one thread that are in flight together; more would only take registers."""
 UNROLLED_COPIES = 32
-"""Number of asynchronous copies of one thread in an unrolled loop body."""
+"""Most asynchronous copies of one thread in an unrolled loop body."""
 UNROLLED_SWIZZLED = 4
-"""Number of copies into swizzled rows in an unrolled loop body. Each has a separate address, which takes a register."""
+"""Most copies into swizzled rows in an unrolled loop body. Each has a separate address, which takes a register."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Distribution of a step's copies over its `points` points, in `groups` groups of copies that begin together.
+    """Distribution of a step's copies over its reduction points, so that a few copies begin between two points.
 
-    `total` is the number of copies of all reads, and `first` the index of this read's first copy. In the surrounding text, `part`
-    is the current point, or -1 to begin all copies. `more` is false if the step does not exist: then zeros are copied, which are
-    not read.
+    The step has `points` points and `groups` groups of copies that begin together. `total` is the number of copies of all inputs,
+    and `first` the index of this input's first copy. In the surrounding text, `part` is the current point, or -1 to begin all
+    copies. `more` is false if the step does not exist: then zeros are copied, which are not read.
     """
 
     first: int
@@ -37,13 +37,16 @@ class Share:
     points: int
 
     def begins(self, trip: str) -> str:
-        """C condition under which copy `trip` begins at the current point. It is constant if loops are unrolled."""
+        """Return the C condition under which copy `trip` begins at the current reduction point.
+
+        It is constant if loops are unrolled.
+        """
         number = f"({trip} + {self.first})" if self.first else trip
         return f"part < 0 || {number} * {self.groups} / {self.total} * {self.points} / {self.groups} == part"
 
 
 def write_places(out: Writer, copies: Copies) -> None:
-    """Declare, before the main loop, the values of a read's copies that are equal in all steps."""
+    """Write declarations, before the main loop, of the values of an input's copies that are equal in all steps."""
     name, tile = copies.name, copies.tile
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     kind = "matrix" if tile.axes else "box"
@@ -67,7 +70,10 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """C text of the address in the tensor of an index in the box, without the part that changes with the step."""
+    """Return the C text of the address in the tensor for index `places` of the box.
+
+    The part that changes with the step is omitted.
+    """
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 
@@ -79,12 +85,12 @@ def _places(copies: Copies) -> list[str]:
 
 
 def write_registers(out: Writer, copies: Copies) -> None:
-    """Declare the registers that keep the copies' values from statement `load` to statement `store`."""
+    """Write the declaration of the registers that keep the copies' values between statement `load` and statement `store`."""
     out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
 
 
 def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0", share: Share | None = None) -> None:
-    """Write the copies of one step. With `share`, a copy begins only at its point.
+    """Write the copies of one step. With `share`, each copy begins only at its reduction point.
 
     `statement` is the kind of copy: `move` (load and store), `load` (to registers `<name>_copy`), `store` (from these registers)
     or `async`. `buffer` is C text of the target buffer's index.
@@ -187,5 +193,5 @@ def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) ->
 
 
 def splat(vector: str, width: int) -> str:
-    """Format string that makes a C vector whose elements all have one value."""
+    """Return a format string that makes a C vector whose elements all have one value."""
     return vector + "{{" + ", ".join(["{0}"] * width) + "}}"

@@ -1,4 +1,4 @@
-"""C text of fragments: registers with the elements of one read at the current reduction points."""
+"""C text of fragments: registers with a thread's elements of one input at the current reduction points."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscr
 
 @dataclass(frozen=True)
 class Fragment:
-    """The registers of read `index` at the reduction point `point`; None means the point of the surrounding loops.
+    """A fragment: the registers with a thread's elements of input `index` at the reduction point `point`.
 
-    `<name>_<tile>` is the C name of the shared tile, and `<name>_<registers>` that of the registers.
+    A `point` of None means the point of the surrounding loops. `<name>_<tile>` is the C name of the tile in shared memory, and
+    `<name>_<registers>` that of the registers.
     """
 
     plan: BlockPlan
@@ -42,21 +43,27 @@ class Fragment:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Axes along which the registers have a dimension."""
+        """Axes of the operator along which the array of registers has a dimension."""
         return fragment_axes(self.plan, self.index)
 
     def site(self, lane: str = "0", point_lane: str = "0") -> Site:
-        """Site of the element that a statement loads: `lane` of a vector, and `point_lane` of the points computed together."""
+        """Return the position of the element that a statement loads.
+
+        `lane` is its index in a vector, and `point_lane` its index among the points that are computed together.
+        """
         lanes = self.plan.lanes(self.index)
         return make_site(self.plan, lanes.axis, lanes.width, lane, point_lane, self.point)
 
     def register(self, site: Site) -> str:
-        """C text of the register of the element at a site."""
+        """Return the C text of the register that holds the element at a position."""
         return subscript(f"{self.name}_{self.registers}", subscripts(self.plan, site, self.axes))
 
 
 def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
-    """Axes along which a fragment has a dimension: spatial axes with several elements, and the axis of `plan.points`."""
+    """Return the axes along which the registers of input `index` have a dimension.
+
+    They are spatial axes with several elements, and the axis of `plan.points`.
+    """
     rows = plan.op.reads[index].coefficients
     moving = [a for a in range(len(plan.names)) if any(row[a] for row in rows)]
     wide = [a for a in plan.op.spatial if plan.register[a] > 1]
@@ -64,12 +71,12 @@ def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
 
 
 def subscripts(plan: BlockPlan, site: Site, axes: tuple[int, ...]) -> list[str]:
-    """C text of the subscripts of a fragment along its axes."""
+    """Return the C subscripts of a fragment's registers along its axes, for the element at position `site`."""
     return [site.lane[a] if a in plan.op.reduce else site.index(a) for a in axes]
 
 
 def thread_place(plan: BlockPlan, index: int) -> str:
-    """C text of the offset of the thread's first element in a shared tile.
+    """Return the C text of the offset of the thread's first element in a tile in shared memory.
 
     It is "0" in swizzled tiles, in which elements are not constant distances from the first.
     """
@@ -82,7 +89,7 @@ def thread_place(plan: BlockPlan, index: int) -> str:
 
 
 def declare(out: Writer, fragment: Fragment) -> None:
-    """Declare the registers of a fragment."""
+    """Write the declaration of a fragment's registers."""
     plan = fragment.plan
     kind = computed(plan.op.reads[fragment.index].tensor.dtype)
     sizes = [str(plan.points.width) if a in plan.op.reduce else f"REG_{plan.names[a].upper()}" for a in fragment.axes]
@@ -90,7 +97,10 @@ def declare(out: Writer, fragment: Fragment) -> None:
 
 
 def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
-    """Write the loads that fill a fragment. With `new`, the load of a fragment of one register also declares it."""
+    """Write the loads that fill a fragment.
+
+    With `new`, the load of a fragment of one register also declares it.
+    """
     plan, axes, lanes = fragment.plan, fragment.axes, fragment.plan.lanes(fragment.index)
     spatial_lane = lanes.axis if lanes.axis in plan.op.spatial else -1
     loops = spatial_loops(plan, tuple(a for a in axes if a in plan.op.spatial), spatial_lane, lanes.width)

@@ -22,7 +22,10 @@ TOGETHER = 8
 
 @dataclass(frozen=True)
 class Patch:
-    """A warp as `rows` x `columns` threads along the last two spatial axes. A block has `grid` patches along these axes."""
+    """The threads of a warp arranged as a patch of `rows` x `columns` along the last two spatial axes.
+
+    A block has `grid` patches along these axes.
+    """
 
     rows: int
     columns: int
@@ -30,7 +33,10 @@ class Patch:
 
 
 def patch_of(plan: BlockPlan) -> Patch | None:
-    """The patch of knob `warp_tile`; None if warps are in row order, threads share outputs, or the block is not whole patches."""
+    """Return the patch that knob `warp_tile` selects.
+
+    None if warps are in row order, threads share outputs, or the block is not whole patches.
+    """
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
         return None
@@ -41,7 +47,10 @@ def patch_of(plan: BlockPlan) -> Patch | None:
 
 
 def write_lanes(out: Writer, plan: BlockPlan) -> None:
-    """Declare `first_<axis>` for every spatial axis along which the block has several threads."""
+    """Write declarations of `first_<axis>`, the thread's first element along a spatial axis.
+
+    Only axes along which the block has several threads have one.
+    """
     patch = patch_of(plan)
     if patch is None:
         _write_in_rows(out, plan, plan.op.spatial, "thread", plan.threads)
@@ -60,7 +69,7 @@ def write_lanes(out: Writer, plan: BlockPlan) -> None:
 
 
 def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
-    """C text of a lane's row and column in the patch. `interleaved` is knob `lane_map`."""
+    """Return the C texts of a lane's row and column in the patch; `interleaved` is knob `lane_map`."""
     if not interleaved:
         return f"lane / {patch.columns}", f"lane % {patch.columns}"
     beside = max(2, TOGETHER // patch.rows)  # columns of the eight lanes, which take all rows of the patch, up to 4
@@ -75,7 +84,10 @@ def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
 
 
 def _write_in_rows(out: Writer, plan: BlockPlan, axes: tuple[int, ...], index: str, count: int) -> None:
-    """Declare `first_<axis>` from the digits of an index below `count`, with the last axis fastest."""
+    """Write declarations of `first_<axis>`, the thread's first element, from the digits of `index`, with the last axis fastest.
+
+    The index is below `count`.
+    """
     live = [a for a in axes if plan.program.threads[a] > 1]
     for a in live:
         threads, name = plan.program.threads[a], plan.names[a]

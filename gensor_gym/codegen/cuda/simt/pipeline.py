@@ -30,7 +30,10 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
 from gensor_gym.operators.traits import is_product
 
 TOGETHER = 3
-"""Number of copies that begin together between two points. The assembler puts three empty instructions before each such group."""
+"""Number of copies that begin together between two reduction points.
+
+The assembler puts three empty instructions before each such group.
+"""
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:
@@ -116,7 +119,10 @@ def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, sprea
 
 
 def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
-    """The `Share` of each read's copies, if they are spread over the points of a step; else an empty list."""
+    """Distribute the copies of each input over the reduction points of a step, if that is worthwhile.
+
+    Otherwise the list is empty.
+    """
     points, trips = unrolled_points(plan), [each.trips for each in copies]
     whole = [each for each in copies if each.tile.asynchronous and (each.whole_box is None or not each.guarded)]
     if not (plan.buffered and is_product(plan.op) and points > 1 and len(whole) == len(copies)):
@@ -126,7 +132,7 @@ def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
 
 
 def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], shares: list[Share]) -> None:
-    """Write the lambdas `load_tiles(step, buffer)` and, if some copies pass through registers, `store_tiles(buffer)`.
+    """Write the C++ lambdas `load_tiles(step, buffer)` and, if some copies pass through registers, `store_tiles(buffer)`.
 
     If `shares` divides the copies among the points of a step, `load_tiles` has the parameters of `Share` too.
     """
@@ -151,7 +157,10 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
 
 
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
-    """Write the points of a step. With double-buffered fragments, omit the last point and write `between` in each point."""
+    """Write the computation at the reduction points of one step.
+
+    With double-buffered fragments, the last point is omitted, and `between` is written in each point.
+    """
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))
@@ -163,7 +172,7 @@ def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
 
 
 def _write_turn(out: Writer, plan: BlockPlan) -> None:
-    """Write the last point of a step: load the fragments of the next step's first point, then accumulate."""
+    """Write the last reduction point of a step: load the inputs for the first point of the next step, then accumulate."""
     _write_tiles(out, plan, "then")
     write_first_fragments(out, plan, "then", "next")
     write_accumulation(out, plan)
@@ -179,7 +188,7 @@ def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
 
 
 def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
-    """Reduce axes whose `block_<axis>` is used by a step's copies if `staged`, else by its computation."""
+    """Return the reduce axes whose `block_<axis>` is used by a step's copies if `staged`, else by its computation."""
     reads = [read for read, is_staged in zip(plan.op.reads, plan.staged, strict=True) if is_staged == staged]
     used = [] if staged else list(plan.guarded_points)
     used += [a for a in plan.op.reduce if any(row[a] for read in reads for row in read.coefficients)]

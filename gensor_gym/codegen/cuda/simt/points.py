@@ -1,4 +1,4 @@
-"""C text of the loops over the reduction points of one step, around the fragments and the accumulation."""
+"""C text of the loops over the reduction points of one step, with the loads to registers and the accumulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
 def write_points(out: Writer, plan: BlockPlan) -> None:
-    """Write the points of a step. If unstaged reads need guards, tiles entirely inside run a second version without guards."""
+    """Write the loops over the reduction points of one step.
+
+    If inputs that are not staged need guards, tiles entirely inside the tensors run a second version without guards.
+    """
     conditions = inside_conditions(plan)
     if not conditions:
         _write_points(out, plan)
@@ -27,7 +30,7 @@ def write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def inside_conditions(plan: BlockPlan) -> list[str]:
-    """C conditions for a step to run without guards; empty if a step has no guards, or always needs its guards."""
+    """Return the C conditions under which a step runs without guards; empty if it has no guards, or always needs them."""
     found: list[str] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
         conditions = [] if staged else whole(plan, read)
@@ -69,7 +72,10 @@ def _write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
-    """Loops over the chunks along `axes`. Knob `unroll` is spent from the innermost loop outwards."""
+    """Return the loops over the chunks (consecutive reduction points) of a step along `axes`.
+
+    Knob `unroll` is spent from the innermost loop outwards.
+    """
     loops: list[Loop] = []
     budget = plan.program.knob("unroll")
     for a in reversed(axes):
@@ -80,7 +86,10 @@ def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
 
 
 def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: list[int]) -> None:
-    """Begin the loop over one thread's chunks. Thread r of R threads that share an output takes chunks r, r + R, .."""
+    """Begin the loop over one thread's chunks of reduction points.
+
+    Of R threads that share an output, thread r takes chunks r, r + R, and so on.
+    """
     chunks, team = math.prod(plan.chunks), plan.reduce_threads
     if chunks == team:
         out.line("const int chunk = reduce_thread;")
@@ -102,14 +111,14 @@ def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: l
 
 
 def declare_fragments(out: Writer, plan: BlockPlan) -> None:
-    """Declare the registers of the current point and of the next point, before the loop over steps."""
+    """Write declarations of the registers for the current and for the next reduction point, before the loop over steps."""
     for registers in ("reg", "next"):
         for index in range(len(plan.op.reads)):
             declare(out, Fragment(plan, index, registers=registers))
 
 
 def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: str) -> None:
-    """Write the loads of the fragments at a step's first point from the tiles `<name>_<tile>`."""
+    """Write the loads of the inputs at a step's first reduction point, from the tiles `<name>_<tile>` to `<name>_<registers>`."""
     point = ("0",) * len(plan.names)
     for index in range(len(plan.op.reads)):
         write_fragment(out, Fragment(plan, index, point, tile, registers))
@@ -120,15 +129,16 @@ def _unroll(plan: BlockPlan) -> int:
 
 
 def unrolled_points(plan: BlockPlan) -> int:
-    """Number of points in each step except its last point, if all of them are unrolled; else 0."""
+    """Return the number of reduction points in a step except its last, if all of them are unrolled; else 0."""
     rounds = plan.step_points - 1
     return rounds if _unroll(plan) >= rounds else 0
 
 
 def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str = "") -> None:
-    """Write the points of a step, the last point only if `last`. Each point loads the next point's fragments, then accumulates.
+    """Write the reduction points of a step, the last point only if `last`.
 
-    `between` is a line of text between the loads and the accumulation.
+    Each point loads the inputs for the next point, then accumulates. `between` is a line of text between the loads and the
+    accumulation.
     """
     count = plan.step_points
     rounds = count if last else count - 1
@@ -145,7 +155,10 @@ def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str
 
 
 def write_advance(out: Writer, plan: BlockPlan) -> None:
-    """Write the moves of the next point's fragments to the current registers. In unrolled loops, they cost no instruction."""
+    """Write the moves of the registers for the next reduction point to the current ones.
+
+    In unrolled loops, they cost no instruction.
+    """
     for index, read in enumerate(plan.op.reads):
         fragment = Fragment(plan, index)
         loops = spatial_loops(plan, tuple(a for a in fragment.axes if a in plan.op.spatial))
@@ -155,7 +168,7 @@ def write_advance(out: Writer, plan: BlockPlan) -> None:
 
 
 def _next_point(plan: BlockPlan) -> Point:
-    """The point after point `point` of a step, in an order with the last reduce axis fastest."""
+    """Return the reduction point after point `point` of a step, in an order with the last reduce axis fastest."""
     texts, divisor = ["0"] * len(plan.names), plan.step_points
     live = [a for a in plan.op.reduce if plan.block[a] > 1]
     for a in live:

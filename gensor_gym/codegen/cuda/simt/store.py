@@ -40,7 +40,10 @@ def write_combine(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_mask(out: Writer, plan: BlockPlan) -> str:
-    """C text of the mask of the thread's warp, declared if necessary, since the last warp of a block may have fewer lanes."""
+    """Return the C text of the mask of the thread's warp, and write its declaration if necessary.
+
+    The last warp of a block may have fewer lanes.
+    """
     rest = plan.threads % plan.warp
     if not rest:
         return "0xffffffffu"
@@ -51,7 +54,10 @@ def _write_mask(out: Writer, plan: BlockPlan) -> str:
 
 
 def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> None:
-    """Write the combination of warps through shared memory [elements of the register tile, warps of the block]."""
+    """Write the combination of warps that share an output, through shared memory.
+
+    The memory is an array [elements of the register tile, warps of the block].
+    """
     warp = plan.warp
     warps, team = plan.threads // warp, plan.reduce_threads // warp
     out.line(f"{kind} *warp_results = reinterpret_cast<{kind} *>(shared_memory);")
@@ -69,7 +75,10 @@ def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> Non
 
 
 def write_store(out: Writer, plan: BlockPlan) -> None:
-    """Write the epilogue and the stores of a thread's register tile. A slice of a split reduction stores to the workspace."""
+    """Write the epilogue and the stores of a thread's outputs.
+
+    A slice of a split reduction stores partial sums to the workspace.
+    """
     op, width = plan.op, plan.store_width()
     axis = plan.sole_mover(op.write, len(op.write.view) - 1) if width > 1 else -1
     with ExitStack() as stack:
@@ -97,7 +106,10 @@ def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, wi
 
 
 def declare_index(out: Writer, plan: BlockPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
-    """Declare `out_<axis>` as `text`, put its name into `indices`, and guard it if tiles overhang. Do nothing for "0"."""
+    """Write the declaration of `out_<axis>` as `text`, put its name into `indices`, and guard it if tiles overhang.
+
+    Do nothing if `text` is "0".
+    """
     if text == "0":
         return
     indices[axis] = f"out_{plan.names[axis]}"
@@ -142,14 +154,14 @@ def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> N
 
 
 def _lies(plan: BlockPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether `width` elements of an operand along the output's innermost axis are an aligned vector."""
+    """Return whether `width` elements of an epilogue operand along the output's innermost axis are an aligned vector."""
     last = len(access.view) - 1
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
     return alike and plan.global_width(access, plan.inner[axis]) >= width
 
 
 def write_operand(out: Writer, access: Access, indices: list[str], axis: int, lane: str, width: int) -> str:
-    """C text of element `lane` along `axis` of an epilogue stage's operand, counted from `indices`.
+    """Return the C text of element `lane` along `axis` of an epilogue operand, counted from `indices`.
 
     If `width` is more than 1, a line that loads `width` elements at once is written before.
     """
@@ -182,9 +194,10 @@ def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | Non
 
 
 def write_finish(out: Writer, plan: BlockPlan) -> None:
-    """Write the body of the second kernel: combine the slices of one output element in order, finish it, store it.
+    """Write the body of the second kernel of a split reduction.
 
-    Consecutive threads have adjacent elements in memory.
+    It combines the slices of one output element in order, applies the epilogue and stores the element. Consecutive threads have
+    adjacent elements in memory.
     """
     op = plan.op
     kind, size = SCALARS[op.accumulator].name, op.output.size

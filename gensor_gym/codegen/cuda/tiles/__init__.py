@@ -1,1 +1,1 @@
-"""The tiles of a program on a GPU: a block's part of every read, and its layout in shared memory."""
+"""The tiles of a program on a GPU: the part of every input that a block reads in a step, and its layout in shared memory."""

@@ -1,4 +1,4 @@
-"""Layout of shared memory: the box of every staged read, its pitch or swizzle, and the width of its copies."""
+"""Layout of shared memory: the box of every staged input, the pitch or swizzle of its rows, and the width of its copies."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 UNIT = 16
-"""Bytes that a swizzle moves as a whole: the widest load."""
+"""Number of bytes that a swizzle moves as a whole: those of the widest load."""
 PERMUTED_UNITS = 8
-"""Largest number of units that a swizzle permutes: 128 bytes, one word in every bank."""
+"""Largest number of 16-byte units that a swizzle permutes: 128 bytes, one word in every bank."""
 SMALLEST_COPY = 4
 """Smallest number of bytes of an asynchronous copy."""
 
 
 @dataclass(frozen=True)
 class SharedTile:
-    """A staged read's box in shared memory.
+    """The elements of one input that a block reads in a step (its box), in shared memory.
 
-    The dimensions are those of the read's view. For an implicit matrix product they are the operator's `axes` instead, and the
+    The dimensions are those of the input's view. For an implicit matrix product they are the operator's `axes` instead, and the
     tile is a matrix that repeats elements shared by windows. `strides` are in elements, `offset` and `nbytes` (of one buffer) in
     bytes. The dimensions `columns` make up a row; rows are `pitch` elements apart. If `swizzle` is not 0, the 16-byte units of a
     row are permuted: unit u of row r is at position u xor (r mod swizzle).
@@ -43,15 +43,18 @@ class SharedTile:
     swizzle: int = 0
     axes: tuple[int, ...] = ()
     lead: int = 0
-    """Number of elements copied before the first element read along the last dimension, so that a window's rows begin aligned."""
+    """Number of elements copied before the first element read along the last dimension.
+
+    With them, the copied rows of a window begin aligned.
+    """
 
     @property
     def loads(self) -> int:
-        """Number of global loads that fill the tile once."""
+        """Number of loads from the tensor that fill the tile once."""
         return math.prod(self.shape) // self.load_width
 
     def places(self, access: Access, indices: Sequence[str], from_first: bool = False) -> list[str]:
-        """C text of the index in the tile along every dimension, for axis values within the block tile and the step.
+        """Return the C text of the index in the tile along every dimension, for axis values within the block tile and the step.
 
         With `from_first`, values and indices are relative to the thread's first element.
         """
@@ -61,7 +64,7 @@ class SharedTile:
         return [total(zip(row, indices, strict=True), lead) for row, lead in zip(access.coefficients, leads, strict=True)]
 
     def address(self, places: Sequence[str]) -> str:
-        """C text of an element's offset in the tile, for its indices along the dimensions."""
+        """Return the C text of an element's offset in the tile, for its indices along the dimensions."""
         if not self.swizzle:
             return total(zip(self.strides, places, strict=True))
         pairs = list(enumerate(zip(self.strides, places, strict=True)))
@@ -76,9 +79,10 @@ def _remainder(row: str, divisor: int) -> str:
 
 
 def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
-    """Shared tile of each read, one after another in a buffer and aligned to 16 bytes; None for a read that is not staged.
+    """Lay out the tiles of all staged inputs in one buffer of shared memory, one after another, aligned to 16 bytes.
 
-    Knob `shared_layout` pads or swizzles rows. Padding is omitted if it would exceed a block's shared memory.
+    Return the tile of each input, None for an input that is not staged. Knob `shared_layout` pads or swizzles rows. Padding is
+    omitted if it would exceed a block's shared memory.
     """
     layout = tiling.program.knob("shared_layout")
     tiles = _tiles(tiling, layout)
@@ -94,7 +98,7 @@ def _tiles(tiling: Tiling, layout: int) -> tuple[SharedTile | None, ...]:
 
 
 def stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
-    """Bytes of all tiles of one step, up to the end of the last tile; a multiple of 16."""
+    """Return the number of bytes of all tiles of one step, up to the end of the last tile; a multiple of 16."""
     end = max((tile.offset + tile.nbytes for tile in tiles if tile), default=0)
     return -(-end // UNIT) * UNIT
 
@@ -141,9 +145,9 @@ def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
 
 
 def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
-    """Axes of the matrix that an implicit matrix product makes of a read, reduce axes first; empty for a plain box.
+    """Return the axes of the matrix that an implicit matrix product makes of an input, reduce axes first; empty for a plain box.
 
-    Only a read with several axes in one dimension becomes a matrix, because windows share elements of its box.
+    Only an input with several axes in one dimension becomes a matrix, because windows share elements of its box.
     """
     if tiling.program.knob("convolution") != 3:
         return ()
@@ -154,9 +158,9 @@ def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:
-    """Number of units that a row's swizzle permutes, a power of two; 0 if there is no swizzle.
+    """Return the number of 16-byte units of a row that its swizzle permutes, a power of two; 0 without a swizzle.
 
-    Rows without a swizzle are not whole units, have an odd number of units, or are the tile's only row.
+    A row is not swizzled if it is the tile's only row, is not whole units, or has an odd number of units.
     """
     units = math.gcd(row_bytes // UNIT, PERMUTED_UNITS) if row_bytes % UNIT == 0 else 1
     return units if units > 1 and rows > 1 else 0

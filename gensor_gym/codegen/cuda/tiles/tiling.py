@@ -13,13 +13,16 @@ from gensor_gym.operators.types import Access, Operator
 
 @dataclass(frozen=True)
 class Window:
-    """Copies of a staged window's rows: `width` elements at a time, from `lead` elements before the first element read."""
+    """Copies of the rows of a convolution's or pooling's input, in whole vectors.
+
+    They copy `width` elements at a time, from `lead` elements before the first element that is read.
+    """
 
     width: int = 1
     lead: int = 0
 
     def length(self, box: int) -> int:
-        """Number of elements of a row in shared memory, for a box of `box` elements along the last dimension."""
+        """Return the number of elements of a row in shared memory, for a box of `box` elements along the last dimension."""
         return -(-(box + self.lead) // self.width) * self.width
 
 
@@ -41,17 +44,17 @@ class Tiling:
 
     @cached_property
     def register(self) -> tuple[int, ...]:
-        """Register tile (spatial) and chunk of consecutive reduction points (reduce), [A]."""
+        """Register tile along spatial axes, and number of consecutive reduction points (a chunk) along reduce axes, [A]."""
         return self.program.tiles[0]
 
     @cached_property
     def block(self) -> tuple[int, ...]:
-        """Block tile (spatial) and step of the reduction (reduce), [A]."""
+        """Block tile along spatial axes, and step of the reduction along reduce axes, [A]."""
         return self.program.tiles[1]
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
-        """Number of adjacent elements of a thread along every axis: register tile / virtual threads, [A]."""
+        """Number of adjacent elements that a thread computes along every axis: register tile / virtual threads, [A]."""
         return tuple(t // v for t, v in zip(self.register, self.program.vthread, strict=True))
 
     @property
@@ -76,21 +79,21 @@ class Tiling:
 
     @cached_property
     def slices(self) -> int:
-        """Number of parts into which the reduction is split over blocks."""
+        """Number of parts (slices) into which the reduction is split over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
 
     @cached_property
     def staged(self) -> tuple[bool, ...]:
-        """Whether each read is staged in shared memory."""
+        """Whether each input is copied to shared memory (staged)."""
         return tuple(is_staged(self.op, read) for read in self.op.reads)
 
     @cached_property
     def stages(self) -> int:
-        """Number of buffers of the shared tiles. While one buffer is read, copies into the other buffers are in flight."""
+        """Number of buffers in shared memory. While one buffer is read, copies into the other buffers are in flight."""
         return min(self.program.knob("stages"), -(-self.steps // self.slices)) if any(self.staged) else 1
 
     def sole_mover(self, access: Access, dimension: int) -> int:
-        """The only axis that a dimension's index depends on; -1 if there is no such axis, or more than one.
+        """Return the only axis that the index along a dimension depends on; -1 without such an axis, or if it depends on several.
 
         An axis of extent 1 whose tile is 1 does not count, because its index is always 0.
         """
@@ -100,7 +103,9 @@ class Tiling:
         return moving[0] if len(moving) == 1 else -1
 
     def global_width(self, access: Access, *lengths: int) -> int:
-        """Number of elements of the widest aligned access, at most knob `vector`, that is all inside or all outside the tensor.
+        """Return the number of elements of the widest aligned access that is always all inside or all outside the tensor.
+
+        It is at most knob `vector`.
 
         The width must divide `lengths`, such as a thread's number of adjacent elements or the length of a box's row.
         """
@@ -114,10 +119,12 @@ class Tiling:
         return 1
 
     def window(self, access: Access) -> Window:
-        """Widest aligned copies, at most knob `vector`, of a staged box whose last dimension depends on several axes.
+        """Return the widest aligned copies for an input whose last dimension depends on several axes, as in a convolution.
 
-        Steps and tiles must begin whole copies apart. Rows then begin a little earlier and end a little later than the elements
-        read, and every copy is entirely inside or entirely outside the tensor.
+        Their width is at most knob `vector`.
+
+        Steps and tiles must begin a whole number of copies apart. Rows then begin a little earlier and end a little later than
+        the elements read, and every copy is entirely inside or entirely outside the tensor.
         """
         if access not in self.op.reads or self.program.knob("tensor_core") or self.program.knob("convolution") == 3:
             return Window()
@@ -132,25 +139,31 @@ class Tiling:
         return Window()
 
     def copies_by_itself(self, read: Access) -> bool:
-        """Whether the GPU can copy a read to shared memory asynchronously: its value for elements outside must be 0."""
+        """Return whether the GPU can copy an input to shared memory asynchronously.
+
+        The value for elements outside the tensor must be 0.
+        """
         outside = [d for d in range(len(read.view)) if any(reach(self, read, d))]
         fills = [self.op.pad_value if is_padded_along(self.op, read, d) else self.op.reduction.identity for d in outside]
         return has_async_copies(self.program.hardware) and not any(fills)
 
 
 def upper_bound(op: Operator, access: Access, dimension: int) -> int:
-    """End (exclusive) of the indices needed along a dimension: the end of the view or of the axes' range."""
+    """Return the end (exclusive) of the indices needed along a dimension: the end of the view or of the axes' range."""
     return min(access.view[dimension], access.span(dimension, op.extents)[1] + 1)
 
 
 def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
-    """Whether valid axis values index outside the view along a dimension."""
+    """Return whether valid axis values lead to indices outside the view along a dimension, as with padding."""
     low, high = access.span(dimension, op.extents)
     return low < 0 or high >= access.view[dimension]
 
 
 def reach(tiling: Tiling, access: Access, dimension: int) -> tuple[bool, int]:
-    """(whether tiles have negative indices along a dimension, the dimension's upper bound if tiles exceed it, else 0)."""
+    """Return whether tiles leave a tensor along a dimension: (whether they have negative indices, upper bound or 0).
+
+    The upper bound is that of the dimension if tiles exceed it, else 0.
+    """
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = tiling.window(access) if dimension == len(access.view) - 1 else Window()
     if window.width > 1:

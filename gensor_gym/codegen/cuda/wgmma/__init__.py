@@ -1,1 +1,1 @@
-"""Kernels on tensor cores with wgmma and TMA (sm_90a)."""
+"""CUDA kernels on tensor cores with wgmma and TMA (sm_90a)."""

@@ -44,7 +44,7 @@ WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
-    """Generate the CUDA kernel of a program with tensor_core=2, for sm_90a. ValueError names the unsupported part."""
+    """Generate the CUDA kernel of a program with tensor_core=2 (wgmma), for sm_90a. ValueError names the unsupported part."""
     plan = _plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
@@ -98,7 +98,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare the matrix descriptors of A and B without their addresses.
+    """Write declarations of the matrix descriptors of A and B without their addresses.
 
     Bit 62 is the swizzle. The stride is at bit 32, the leading offset at bit 16 and the address in the 14 bits from 0, in units
     of 16 bytes. In a cluster, higher bits of a shared address contain the rank of its block.
@@ -199,10 +199,10 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the products of all steps.
+    """Write the multiply-adds of all steps of the reduction.
 
-    The first step of a share is separate: its wgmma instructions write the sums without reading them, which the assembler sees.
-    So the registers of the sums are free while parts of other shares are added up.
+    If blocks share out steps, the first step of a share is separate: its wgmma instructions write the sums without reading them,
+    which the assembler sees. So the registers of the sums are free while parts of other shares are added up.
     """
     if plan.shares_steps:
         with out.block(""):
@@ -217,7 +217,7 @@ def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None) -> None:
-    """Write the products of one stage, and the release of the previous step's stage.
+    """Write the multiply-adds of one stage of the ring, and the release of the previous step's stage.
 
     `add` is the C condition under which products are added to the sums instead of overwriting them. `follows` is the C condition
     under which there is a previous step: empty if there always is, None if there never is.
@@ -244,14 +244,20 @@ def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None)
 
 
 def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = "") -> None:
-    """Write the release of a stage by one warp to every block of the cluster. An empty `condition` means always."""
+    """Write the release of a stage of the ring by one warp to every block of the cluster.
+
+    An empty `condition` means always.
+    """
     lanes = "lane < CLUSTER" if plan.cluster > 1 else "lane == 0"
     arrive = "cluster_arrive(empty + {} * 8, lane)" if plan.cluster > 1 else "barrier_arrive(empty + {} * 8)"
     out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
 
 
 def _write_next_stage(out: Writer) -> None:
-    """Write the step to the next stage of the ring. The parity changes with every round."""
+    """Write the step to the next stage of the ring.
+
+    The parity of its barriers changes whenever the ring starts over at its first stage.
+    """
     with out.block("if (++stage == STAGES)"):
         out.line("stage = 0;")
         out.line("parity ^= 1;")
@@ -259,9 +265,10 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """Write the `with` block for each tile (and slice) of this block, after declarations of its first indices.
+    """Write the lines of the `with` block for each tile (and slice of the reduction) that this block computes.
 
-    A persistent block loops over several tiles, and so does a block with a share of the steps.
+    Declarations of its first indices come before. A persistent block loops over several tiles, and so does a block with a share
+    of the steps.
     """
     if plan.shares_steps:
         with over_share(out, plan) as tile:

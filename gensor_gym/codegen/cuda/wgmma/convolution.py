@@ -1,4 +1,4 @@
-"""Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
+"""Planning of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
 The tensor memory accelerator copies contiguous rows of channels: of an image [n, h, w, c] and weights [r, s, k, c] in place. An
 image [n, c, h, w] and weights [k, c, r, s] have no such rows. So a first kernel of the same program (`cuda/wgmma/layout.py`)
@@ -27,11 +27,14 @@ from gensor_gym.operators.types import Access
 
 @dataclass(frozen=True)
 class ConvolutionPlan(ColumnRowsPlan):
-    """Plan of a convolution without groups. Columns of B are output pixels (n, p, q), with q innermost."""
+    """Plan of a wgmma kernel of a convolution without groups.
+
+    Columns of operand B are output pixels (n, p, q), with q innermost.
+    """
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes of the output's columns: image, row and column of a pixel."""
+        """Axes that the columns of the output run over: image, row and column of a pixel."""
         return tuple(a for a in self.op.spatial if a != self.roles.m)
 
     @cached_property
@@ -41,17 +44,17 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
-        """Indices of the reads that an earlier kernel (`layout.py`) copies to the workspace."""
+        """Indices of the inputs that an earlier kernel (`layout.py`) copies to the workspace."""
         return moved_reads(self.op)
 
     @property
     def image(self) -> Access:
-        """Access to the image, with dimensions in the order n, c, h, w, which is not always the order in memory."""
+        """Access to the image, with its dimensions in the order n, c, h, w, which is not always the order in memory."""
         return self._in_order(self.roles.b)
 
     @property
     def weights(self) -> Access:
-        """Access to the weights, with dimensions in the order k, c, r, s, which is not always the order in memory."""
+        """Access to the weights, with their dimensions in the order k, c, r, s, which is not always the order in memory."""
         return self._in_order(self.roles.a)
 
     def _in_order(self, read: int) -> Access:
@@ -63,7 +66,10 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def pixels(self) -> Access:
-        """Access to the pixels: all of the image or, in the workspace for a window of one element, only those that are read."""
+        """Access to the pixels that the kernel copies to shared memory.
+
+        They are all pixels of the image or, in the workspace for a window of one element, only those that are read.
+        """
         op, image = self.op, self.image
         if self.roles.b not in self.moved or any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
@@ -79,7 +85,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def box(self) -> tuple[int, int, int]:
-        """(images, rows, columns) of pixels in one copy: the largest box whose pixels are contiguous in the tile.
+        """(images, rows, columns) of the pixels in one copy: the largest box whose pixels are contiguous in the tile.
 
         With a cluster, it is preferably the largest such box for which the blocks can share the number of copies evenly.
         """
@@ -95,7 +101,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def channels(self) -> int:
-        """Number of channels of a row, padded in the workspace to a multiple of 16 bytes."""
+        """Number of channels of a pixel, padded in the workspace to a multiple of 16 bytes."""
         whole = UNIT // self.item
         return -(-self.op.extents[self.roles.k] // whole) * whole
 
@@ -120,7 +126,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row of channels to the next."""
+        """Number of bytes from the channels of one pixel to those of the next."""
         return self.channels * self.item
 
     @property
@@ -141,12 +147,15 @@ class ConvolutionPlan(ColumnRowsPlan):
         return left, right
 
     def _place(self, read: int, offset: int) -> tuple[int, int]:
-        """(argument, byte offset there) of an operand: in the workspace if an earlier kernel copies it there, else its own."""
+        """Return (index of the kernel's argument, byte offset in it) of an operand.
+
+        It is in the workspace if an earlier kernel copies it there, else in its own tensor.
+        """
         return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 
 def make_convolution_plan(program: Program) -> ConvolutionPlan:
-    """Plan of a conv2d with tensor_core=2. ValueError names the unsupported part."""
+    """Plan the kernel of a conv2d with tensor_core=2 (wgmma). ValueError names the unsupported part."""
     plan = ConvolutionPlan(program)
     check_wgmma(plan)
     columns = plan.register[plan.roles.n]

@@ -17,7 +17,7 @@ from gensor_gym.operators.types import Access
 
 
 def write_copies(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the copies that fill one stage."""
+    """Write the copies that fill one stage of the ring with tiles of A and B."""
     if isinstance(plan, ConvolutionPlan):
         _write_weights(out, plan)
         _write_boxes(out, plan, list(_boxes(plan)))
@@ -26,7 +26,10 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the copies of a gemm: A in boxes of rows, and B in panels or, if it was transposed, in boxes of rows."""
+    """Write the copies of a matrix product into one stage.
+
+    A is copied in boxes of rows, and B in panels or, if it was transposed, in boxes of rows.
+    """
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -51,7 +54,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
-    """(byte offset, first column, coordinates of the matrix in a batch) of each of B's panels, in the order of consumers."""
+    """Yield (byte offset, first column, coordinates of the matrix in a batch) of B's panels, in the order of consumers."""
     n, *images = reversed(plan.column_axes)
     counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
     (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)
@@ -63,13 +66,19 @@ def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
-    """Coordinates of the block's matrix in a batch, plus `nth` along an axis; empty if there is only one matrix."""
+    """Return the coordinates of the block's matrix in a batch, as C text; empty if there is only one matrix.
+
+    `nth` maps some axes to a distance that is added to the coordinate along the axis.
+    """
     origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
 
 def write_window(out: Writer, plan: ConvolutionPlan) -> None:
-    """Declare `block_<axis>`, the first channel and the window element of a step. The window element runs fastest."""
+    """Write declarations of `block_<axis>`, the first channel and the window element of a step.
+
+    The window element runs fastest.
+    """
     divisor, reduce = plan.steps, [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in reduce:
         count, name = plan.program.grid[a], plan.names[a]
@@ -80,7 +89,7 @@ def write_window(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
-    """Write the copies of A: boxes of rows, one step of channels long, at one element of the window."""
+    """Write the copies of a convolution's weights (A): boxes of rows, one step of channels long, at one element of the window."""
     r, s = (origin(plan, a) for a in plan.taps)
     channel, m = origin(plan, plan.roles.k), origin(plan, plan.roles.m)
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
@@ -90,7 +99,10 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> None:
-    """Write copies of B in rows of k. `boxes` are (target, coordinates), distributed over the blocks of a cluster."""
+    """Write copies of B in rows of k.
+
+    `boxes` are (target, coordinates) pairs, distributed over the blocks of a cluster.
+    """
     name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:
@@ -103,7 +115,7 @@ def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> 
 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
-    """(target, coordinates of the first element) of every box of pixels: by consumer, then image, row and column."""
+    """Yield (target, coordinates of the first element) of every box of pixels: by consumer, then image, row and column."""
     counts = [plan.program.threads[a] for a in plan.column_axes]
     lengths = [plan.register[a] for a in plan.column_axes]
     within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]

@@ -1,9 +1,9 @@
-"""A convolution of few channels with wgmma: the positions of a row of the window are folded into the channels.
+"""Folding for a convolution of few channels with wgmma: the positions of a window's row are folded into the channels.
 
 out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row(p) + r][column(q) + s]. So the kernel that
 copies operands to the workspace writes, for every column q of the output, the C x S elements that a row of the window covers
-there, with zeros outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1
-along columns.
+there, with zeros outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1 along
+columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ THREADS = 256
 
 
 def with_folded_rows(program: Program) -> Program:
-    """The program with the positions of a window's row folded into the channel axis, so that the row's own axis has extent 1.
+    """Return the program with the positions of a window's row folded into the channel axis.
+
+    The row's own axis then has extent 1.
 
     Accesses then refer to the operands in the workspace, not to the tensors. A program without folding is returned unchanged.
     """
@@ -47,7 +49,9 @@ def with_folded_rows(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Part:
-    """One operand in the workspace, with a row for every index of `shape`; `elements` of a row's `pitch` elements are used.
+    """One operand (image or weights) in the workspace, with a row for every index of `shape`.
+
+    A row has `pitch` elements, of them `elements` are used.
 
     `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position of a row's first element in
     the tensor `name`, without its column. `steps` are the distances in the tensor to the next channel, and to the next of
@@ -69,7 +73,7 @@ class Part:
 
     @property
     def words(self) -> int:
-        """Number of 4-byte words, which are pairs of elements."""
+        """Number of 4-byte words. Each word is a pair of 16-bit elements."""
         return math.prod(self.shape) * self.pitch // 2
 
     @property
@@ -79,7 +83,10 @@ class Part:
 
 
 def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that writes the operands of `op`, the operator before folding, to the workspace."""
+    """Return (text, launch) of the kernel that writes the folded operands to the workspace.
+
+    `op` is the operator before folding.
+    """
     image, weights = parts(plan, op)
     out = Writer(depth=1)
     out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")
@@ -94,7 +101,7 @@ def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str
 
 
 def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
-    """Layout of the image and of the weights in the workspace."""
+    """Return the layout of the image and of the weights in the workspace."""
     image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
     n, channels, height, width = image.view
     k, _, rows, places = weights.view

@@ -1,4 +1,4 @@
-"""A product whose columns run over several axes, for wgmma: these axes are fused into one.
+"""Fusion of the axes of a product's columns into one axis, for wgmma.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
 Pixels of an image are contiguous in memory for every width, so a tile of them need not be whole rows. For later code it is a
@@ -20,7 +20,7 @@ FUSED = "pixel"
 
 
 def with_fused_columns(program: Program) -> Program:
-    """The program with its column axes fused into one, tiles included; the same program if it has only one column axis.
+    """Return the program with its column axes fused into one, tiles included; unchanged if it has only one column axis.
 
     The operator's loops and accesses change, but its tensors do not: each access reaches the same elements (`lies_as_product` in
     `graph/matrices/lying.py`). Reduce axes of one element are dropped, except the first.
@@ -48,7 +48,10 @@ def with_fused_columns(program: Program) -> Program:
 
 
 def _fused(op: Operator, access: Access, groups: Sequence[tuple[int, ...]], columns: tuple[int, ...]) -> Access:
-    """An access in terms of the fused axes `groups`: dimensions along `columns` become one, those without an axis are dropped."""
+    """Return an access in terms of the fused axes `groups`.
+
+    Dimensions along `columns` become one, those without an axis are dropped.
+    """
     kept = {axis for group in groups for axis in group}
     view: list[int] = []
     coefficients: list[tuple[int, ...]] = []

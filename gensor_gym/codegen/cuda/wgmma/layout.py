@@ -20,13 +20,13 @@ from gensor_gym.codegen.kernel import LAYOUT, Launch
 THREADS = 256
 """Number of threads of a block."""
 WORD = 4
-"""Bytes that a thread reads or writes at once: 1, 2 or 4 elements."""
+"""Number of bytes that a thread reads or writes at once: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Most bytes of a tile's columns: a warp's read in words."""
+"""Most bytes of a tile along its columns: a warp's read in words."""
 TILE_BYTES = 8192
 """Most bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
-"""C type of an element or of several adjacent elements, by size in bytes."""
+"""Size in bytes -> C type of an element or of several adjacent elements."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class Transposition:
 
     @property
     def across(self) -> int:
-        """Number of columns of a tile."""
+        """Number of columns of the tile that a block transposes."""
         return min(self.columns, ROW_BYTES // self.item)
 
     @property
     def down(self) -> int:
-        """Number of channels of a tile, a multiple of 64. Tiles with few columns have more channels."""
+        """Number of channels of the tile that a block transposes, a multiple of 64. Tiles with few columns have more channels."""
         return min(TILE_BYTES // self.item // self.across // 64, -(-self.channels // 64)) * 64
 
     @property
     def together(self) -> int:
-        """Number of elements in a word."""
+        """Number of elements in a word of 4 bytes."""
         return WORD // self.item
 
     @property
@@ -80,17 +80,20 @@ class Transposition:
 
     @property
     def shared_pitch(self) -> int:
-        """Number of elements from one row of the tile to the next: an odd number of words, so that columns are in many banks."""
+        """Number of elements from one row of the tile to the next in shared memory.
+
+        It is an odd number of words, so that columns are in many banks.
+        """
         return (-(-self.across // self.together) | 1) * self.together
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Number of (matrices, tiles along channels, tiles along columns)."""
+        """Numbers of blocks: (matrices, tiles along channels, tiles along columns)."""
         return self.batches, -(-self.channels // self.down), -(-self.columns // self.across)
 
 
 def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch] | None:
-    """(text, launch) of the kernel that copies the operands; None if all of them have channels innermost."""
+    """Return (text, launch) of the kernel that copies a convolution's operands; None if all of them have channels innermost."""
     parts, out = transpositions(plan), Writer(depth=1)
     if not parts:
         return None
@@ -112,7 +115,10 @@ def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch] | Non
 
 
 def transpositions(plan: ConvolutionPlan) -> dict[Transposition, str]:
-    """Transpositions of the image and the weights unless they have channels innermost, each with a comment on what it does."""
+    """Return the transpositions of the image and the weights that are needed, each with a comment on what it does.
+
+    Operands with channels innermost need none.
+    """
     n, c, *shape = plan.image.view
     *_, p, q = plan.pixels.view
     k, _, r, s = plan.weights.view

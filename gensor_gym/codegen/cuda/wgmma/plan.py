@@ -1,4 +1,4 @@
-"""Plan of a wgmma kernel, made before any text is written: tiles in shared memory, threads, registers."""
+"""Planning of a wgmma kernel, before any text is written: tiles in shared memory, threads, registers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONSUMER_REGISTERS = 232
 
 @dataclass(frozen=True)
 class WgmmaPlan(ProductPlan):
-    """Plan of a matrix product in which one warpgroup copies, the producer, and the other warpgroups multiply, the consumers.
+    """Plan of a matrix product with wgmma: one warpgroup copies (the producer), the others multiply (the consumers).
 
     A consumer computes a tile `tiles[0]`. The block tile of A is in shared memory as rows of k. The block tile of B is there as
     panels of 64 columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If
@@ -34,28 +34,31 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes of the columns: n, preceded by the axis of images if a tile has several images."""
+        """Axes that the columns of the product run over: n, preceded by the axis of images if a tile has several images."""
         axes, strides = [a for a in self.op.spatial if self.block[a] > 1], self.op.reads[self.roles.a].axis_strides()
         return (*(a for a in axes if a not in (self.roles.m, self.roles.n) and not strides[a]), self.roles.n)
 
     @property
     def tile(self) -> tuple[int, int]:
-        """(rows, columns) of a consumer's tile; rows are at least those of a wgmma, even if not all are used."""
+        """(rows, columns) of the tile that one consumer computes.
+
+        Rows are at least those of a wgmma, even if not all are used.
+        """
         return max(WGMMA_ROWS, self.register[self.roles.m]), math.prod(self.register[a] for a in self.column_axes)
 
     @property
     def step(self) -> int:
-        """Number of reduction elements in a stage."""
+        """Number of elements along the reduction that one stage of the ring holds."""
         return self.block[self.roles.k]
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Number of consumers along m and along columns."""
+        """Number of consumers (multiplying warpgroups) along m and along columns."""
         return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.column_axes)
 
     @cached_property
     def num_consumers(self) -> int:
-        """Number of consumers of a block."""
+        """Number of consumers (multiplying warpgroups) of a block."""
         return math.prod(self.consumers)
 
     @cached_property
@@ -65,7 +68,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def depth(self) -> int:
-        """Number of reduction elements of one wgmma."""
+        """Number of elements along the reduction that one wgmma multiplies."""
         return instruction_k(self.op, self.program.hardware, 2)
 
     @property
@@ -85,7 +88,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def b_bytes(self) -> int:
-        """Bytes of shared memory for one consumer's columns of B in a stage."""
+        """Number of bytes of shared memory for one consumer's columns of B in a stage."""
         return self.panels * self.panel_bytes
 
     @property
@@ -95,7 +98,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def panel(self) -> int:
-        """Number of columns in a panel of B: the elements of one swizzled row."""
+        """Number of columns in a panel of B, which is the number of elements in one swizzled row."""
         return SWIZZLE_BYTES // self.item
 
     @cached_property
@@ -105,7 +108,10 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def box_rows(self) -> int:
-        """Number of rows of A in one copy: the largest number within a box's limit that divides the block tile's rows."""
+        """Number of rows of A in one copy.
+
+        It is the largest number within a box's limit that divides the block tile's rows.
+        """
         rows = self.block[self.roles.m]
         return min(rows, next(found for found in range(MAX_BOX, 0, -WGMMA_ROWS) if rows % found == 0 or found == WGMMA_ROWS))
 
@@ -116,7 +122,10 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes that the copies of a stage write: all but the missing rows of A."""
+        """Number of bytes that the copies of a stage write.
+
+        These are all bytes of the stage, except rows of A that a wgmma takes in excess of the block tile.
+        """
         return self.stage_bytes - self.a_bytes + self.block[self.roles.m] * SWIZZLE_BYTES
 
     @cached_property
@@ -136,12 +145,12 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def barrier_bytes(self) -> int:
-        """Bytes of a stage's barriers: one for arrived data, one for a free buffer."""
+        """Number of bytes of a stage's barriers: one for arrived data, one for a free buffer."""
         return 16
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread requests after the producer has released some; 0 if a consumer gains none.
+        """Number of registers that a consumer's thread requests after the producer has released some; 0 if it gains none.
 
         At first, a block's registers are divided evenly, in multiples of eight per thread.
         """
@@ -152,7 +161,10 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def cluster(self) -> int:
-        """Number of blocks in a cluster: neighbours along m, which share the tile of B."""
+        """Number of blocks in a cluster.
+
+        They compute adjacent tiles along m, and share the tile of B.
+        """
         return self.program.knob("cluster")
 
     @property
@@ -162,7 +174,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def work(self) -> int:
-        """Number of tiles of the output, where the tiles of a cluster count as one, times slices of the reduction."""
+        """Number of tiles of the output times slices of the reduction; the tiles of a cluster count as one."""
         return self.tiles * self.slices
 
     @property
@@ -172,17 +184,20 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def shares_steps(self) -> bool:
-        """Whether blocks compute equal shares of all steps of all tiles, because whole tiles cannot be shared out equally."""
+        """Whether blocks compute equal shares of all reduction steps of all tiles.
+
+        They do if the knob asks for it and whole tiles cannot be shared out equally.
+        """
         return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
 
     @property
     def shares(self) -> int:
-        """Number of clusters that share out all steps: as many as run at a time, but at most one per step."""
+        """Number of clusters that share out all reduction steps: as many as run at a time, but at most one per step."""
         return min(self.living, self.tiles * self.steps)
 
     @property
     def cleared_bytes(self) -> int:
-        """Bytes of the counters of shared tiles, if steps are shared out.
+        """Number of bytes of the counters of shared tiles, if blocks share out reduction steps; else 0.
 
         Each share that may begin a shared tile has one counter for each warp of the consumers of each block of its cluster.
         """
@@ -190,9 +205,10 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the workspace: partial results of a split reduction, or the counters and partial results of shared tiles.
+        """Number of bytes of the workspace.
 
-        Every share has partial results for two tiles: the tile that it ends and the tile that it begins.
+        It has the partial results of a split reduction, or the counters and partial results of shared tiles. Every share has
+        partial results for two tiles: the tile that it ends and the tile that it begins.
         """
         if not self.shares_steps:
             return super().workspace_bytes
@@ -217,12 +233,12 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def mapped(self) -> tuple[str, ...]:
-        """Names of the tensors A and B."""
+        """Names of the tensors A and B, which are copied with tensor maps."""
         return self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A and B. A block of a cluster copies its share of the rows of each of B's panels."""
+        """Tensor maps of A and B. In a cluster, a block copies its share of the rows of each of B's panels."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
         return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
 
@@ -235,7 +251,10 @@ class WgmmaPlan(ProductPlan):
 
 @dataclass(frozen=True)
 class ColumnRowsPlan(WgmmaPlan):
-    """Plan of a product with B in shared memory as rows of k. An earlier kernel of the program may have written B that way."""
+    """Plan of a matrix product whose operand B is in shared memory as rows of k.
+
+    An earlier kernel of the program may have written B that way.
+    """
 
     @property
     def b_in_rows(self) -> bool:
@@ -244,7 +263,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
     @property
     def b_bytes(self) -> int:
-        """Bytes of shared memory for one consumer's columns of B in a stage."""
+        """Number of bytes of shared memory for one consumer's columns of B in a stage."""
         return self.tile[1] * SWIZZLE_BYTES
 
     @property
@@ -254,12 +273,15 @@ class ColumnRowsPlan(WgmmaPlan):
 
 
 def aligned(offset: int) -> int:
-    """`offset` rounded up to a multiple of `ATOM_BYTES`."""
+    """Round `offset` up to a multiple of `ATOM_BYTES`."""
     return -(-offset // ATOM_BYTES) * ATOM_BYTES
 
 
 def check_wgmma(plan: WgmmaPlan) -> None:
-    """Check the limits that all wgmma plans have for operator, knobs and tiles; ValueError names the unsupported part."""
+    """Check the limits that all wgmma plans set to the operator, the knobs and the tiles.
+
+    ValueError names the unsupported part.
+    """
     check_program(plan.program, 2)
     program, op, hw = plan.program, plan.op, plan.program.hardware
     choices = tensor_core_choices(op, hw)
@@ -284,14 +306,14 @@ def check_wgmma(plan: WgmmaPlan) -> None:
 
 
 def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
-    """Check (fault, text) pairs; ValueError with the text of the first fault that is true."""
+    """Check (fault, text) pairs. ValueError with the text of the first pair whose fault is true."""
     for broken, words in faults:
         if broken:
             raise ValueError(f"wgmma kernel of {plan.op}: {words}")
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """Plan of a product with tensor_core=2 whose operands are read in their own layout.
+    """Plan a matrix product with tensor_core=2 (wgmma) that reads its operands in their own layout.
 
     ValueError names the unsupported part.
     """

@@ -1,4 +1,4 @@
-"""Plan of a wgmma kernel that reads B in rows of k: tf32, 8-bit types, and any type whose B is [n, k] in memory.
+"""Planning of a wgmma kernel that reads B in rows of k: tf32, 8-bit types, and any type whose B is [n, k] in memory.
 
 wgmma transposes 16-bit operands only. So, for other types, a first kernel of the same program (`cuda/wgmma/transpose.py`) writes
 B[k, n] into the workspace as [n, k]. Both operands are in shared memory as rows of k. A step of the reduction is 128 bytes of a
@@ -22,7 +22,10 @@ from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, moved_reads
 
 @dataclass(frozen=True)
 class RowsPlan(ColumnRowsPlan):
-    """Plan of a product, or of a batch of products, with B as [.., n, k]: in place, or transposed by an earlier kernel."""
+    """Plan of a matrix product, or of a batch of products, that reads B as [.., n, k].
+
+    B has that order in memory, or an earlier kernel transposes it.
+    """
 
     @cached_property
     def is_moved(self) -> bool:
@@ -31,12 +34,12 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def columns(self) -> int:
-        """Number of columns of all consumers."""
+        """Number of columns that all consumers of a block compute."""
         return self.tile[1] * self.consumers[1]
 
     @property
     def box_columns(self) -> int:
-        """Number of columns in one copy: the largest divisor of `columns` within a box's limit.
+        """Number of columns of B in one copy: the largest divisor of `columns` within a box's limit.
 
         With a cluster, it is preferably the largest such divisor for which the blocks can share the number of copies evenly.
         """
@@ -72,7 +75,7 @@ class RowsPlan(ColumnRowsPlan):
 
 
 def make_rows_plan(program: Program) -> RowsPlan:
-    """Plan of a product with tensor_core=2 that reads B in rows of k. ValueError names the unsupported part."""
+    """Plan a matrix product with tensor_core=2 (wgmma) that reads B in rows of k. ValueError names the unsupported part."""
     plan = RowsPlan(program)
     check_wgmma(plan)
     check_batch(plan)

@@ -1,4 +1,4 @@
-"""C text for blocks that compute equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
+"""C text for blocks that compute equal shares of all reduction steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
 
 All steps of the reduction, tile after tile, form one sequence that is cut into as many shares as blocks (or clusters) run at a
 time. A share is the end of a tile that the previous share began, whole tiles, and the beginning of another tile. A block with
@@ -18,13 +18,13 @@ from gensor_gym.codegen.cuda.wgmma.store import write_store
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 
 QUAD = 4
-"""Number of sums that a thread stores at once: 16 bytes."""
+"""Number of sums that a thread stores in the workspace at once: 16 bytes."""
 _PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
-"""C text of a quad's position in a consumer's quads. Quads of consecutive threads are contiguous."""
+"""C text of the position of four sums (a quad) among those of a consumer. Quads of consecutive threads are contiguous."""
 
 
 def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
-    """Constants of the shares and their workspace by name: (value, meaning)."""
+    """Return the constants of the kernel's text for shares of steps and their workspace, by name: (value, meaning)."""
     quads = plan.tile[0] * plan.tile[1] // QUAD
     return {
         "SHARES": (plan.shares, "clusters that share out all steps" if plan.cluster > 1 else "blocks that share out all steps"),
@@ -36,7 +36,7 @@ def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 @contextmanager
 def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
-    """Write a loop over this share's tiles around the lines of the `with` block, and yield C text of the tile's index.
+    """Write a loop over the tiles of this block's share of steps around the `with` block, and yield C text of the tile's index.
 
     `first_step` and `last_step` are the range of the share's steps in the tile.
     """
@@ -51,7 +51,10 @@ def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
 
 
 def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
-    """Write the store of a tile, or of this share's part of a tile. The last warp to arrive adds the parts up."""
+    """Write the store of a tile, or of the part of a tile that this block's share of steps has computed.
+
+    The last warp to arrive adds the parts up.
+    """
     quad = f"{SCALARS[plan.op.accumulator].vector}{QUAD}"
     with out.block("if (last_step - first_step == STEPS)"):
         write_store(out, plan)
@@ -77,7 +80,7 @@ def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare `whole`, the sum of all shares' parts of a block of rows, added up in the order of their steps."""
+    """Write the declaration of `whole`: all shares' parts of a block of rows, added up in the order of their steps."""
     kind = SCALARS[plan.op.accumulator]
     out.line(f"{kind.name} whole[{QUAD} * QUADS] = {{}};")
     out.line("#pragma unroll 1")
@@ -90,7 +93,10 @@ def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
-    """C text of the index of a consumer's element `own` in a cluster's tiles, with `each` elements per consumer."""
+    """Return the C text of the index of a consumer's element `own`, counted over all consumers of a cluster.
+
+    `each` is the number of elements per consumer.
+    """
     ranks = [(each * plan.num_consumers, "rank")] if plan.cluster > 1 else []
     consumers = [(each, "(warpgroup - 1)")] if plan.num_consumers > 1 else []
     return total([*ranks, *consumers, (1, own)])

@@ -1,10 +1,10 @@
 """C text of the end of a wgmma kernel: epilogue and stores from registers.
 
-Of every 8 columns a thread has two adjacent ones, and four lanes have all 8. With 4-byte elements these 8 are a whole sector
-of 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, adjacent lanes
-first swap pairs, so that each lane has four contiguous columns. Columns of a convolution are pixels of several rows and images. A
-tile has a multiple of 8 columns of a row, so columns of a pair or of four are adjacent in memory. The number of elements in one
-store divides the row's length.
+Of every 8 columns a thread has two adjacent ones, and four lanes have all 8. With 4-byte elements these 8 are a whole sector of
+32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, adjacent lanes first swap
+pairs, so that each lane has four contiguous columns. Columns of a convolution are pixels of several rows and images. A tile has a
+multiple of 8 columns of a row, so columns of a pair or of four are adjacent in memory. The number of elements in one store
+divides the row's length.
 
 An output with channels last has contiguous elements along m, not along columns. Then a warp transposes every 8 x 8 sums over its
 lanes, so that a lane has four adjacent elements along m of one column, and four lanes have all 16 rows of the warp.
@@ -28,46 +28,54 @@ _OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
 
 
 def run_axis(plan: WgmmaPlan) -> int:
-    """Axis along which a thread's run is contiguous in the output: n, or m if the output has channels last."""
+    """Return the axis along which a thread's adjacent elements are contiguous in the output: n, or m with channels last."""
     return plan.roles.n if plan.op.write.axis_strides()[plan.roles.n] == 1 else plan.roles.m
 
 
 def is_turned(plan: WgmmaPlan) -> bool:
-    """Whether a thread's run of elements is along m."""
+    """Return whether a thread's adjacent elements in the output are along m, as with channels last."""
     return run_axis(plan) == plan.roles.m
 
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Number of adjacent elements in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
+    """Return the number of adjacent elements in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
     swapped = plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES
     return 4 if is_turned(plan) or swapped else 2
 
 
 def first_row(plan: WgmmaPlan) -> str:
-    """C text of this lane's row in every 8 rows, or of its first row in every 16 if its runs are along m."""
+    """Return the C text of this lane's row in every 8 rows.
+
+    If its adjacent elements are along m, it is the first row in every 16.
+    """
     return _OF_FOUR if is_turned(plan) else "lane / 4"
 
 
 def first_column(plan: WgmmaPlan) -> str:
-    """C text of a lane's first column in each group: of 16 columns if lanes swap pairs, else of 8."""
+    """Return the C text of a lane's first column in each group of columns: of 16 columns if lanes swap pairs, else of 8."""
     if is_turned(plan):
         return "lane / 4"
     return _OF_FOUR if run_length(plan) == 4 else "lane % 4 * 2"
 
 
 def store_length(plan: WgmmaPlan) -> int:
-    """Number of adjacent elements of a run in one store: all, or a number that divides the length of an output row."""
+    """Return the number of adjacent elements in one store.
+
+    It is all of a thread's run, or a number that divides the length of an output row.
+    """
     return math.gcd(run_length(plan), plan.op.extents[run_axis(plan)])
 
 
 def write_store(
     out: Writer, plan: WgmmaPlan, held: str = "acc[rows]", write_held: Callable[[Writer, WgmmaPlan], None] | None = None
 ) -> None:
-    """Write the epilogue and the stores of a thread's accumulators. A slice of a split reduction is stored to the workspace.
+    """Write the epilogue and the stores of a thread's accumulators.
 
-    `held` is C text of the array with the accumulators of one block of rows. `write_held` writes code that computes this array.
-    A thread has four elements of each 64 x 8 group i: accumulators 4 i and 4 i + 1 are adjacent in a row r, accumulators
-    4 i + 2 and 4 i + 3 in row r + 8.
+    A slice of a split reduction is stored to the workspace.
+
+    `held` is C text of the array with the accumulators of one block of rows. `write_held` writes code that computes this array. A
+    thread has four elements of each 64 x 8 group i: accumulators 4 i and 4 i + 1 are adjacent in a row r, accumulators 4 i + 2
+    and 4 i + 3 in row r + 8.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]
@@ -105,9 +113,9 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
-    """Declare the output indices of the run's first column and put them into `indices`; return guards of these indices.
+    """Write declarations of the output indices of a store's first column, and put them into `indices`.
 
-    A group has `columns` columns.
+    Return guards of these indices. A group has `columns` columns.
     """
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (columns, "group")])
@@ -135,7 +143,10 @@ def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]
 
 
 def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
-    """Declare `pixel_<axis>`, the start of a consumer's pixels in the block tile, along axes with several consumers."""
+    """Write declarations of `pixel_<axis>`, the start of a consumer's pixels in the block tile.
+
+    Only axes along which the block has several consumers have one.
+    """
     divisor, shared = plan.consumers[1], [a for a in plan.column_axes if plan.program.threads[a] > 1]
     for a in shared:
         count, name = plan.program.threads[a], plan.names[a]
@@ -189,7 +200,10 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
 
 
 def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
-    """C text of a stage's operand for each element of the run; an operand with one value per element is loaded as one vector."""
+    """Return the C text of an epilogue operand for each adjacent element of a store.
+
+    An operand with one value per element is loaded as one vector, in a line that is written before.
+    """
     name, dtype = access.tensor.name, access.tensor.dtype
     element = f"{name}[{flat(access, indices)}]"
     if access.axis_strides()[run_axis(plan)] == 0 or length == 1:

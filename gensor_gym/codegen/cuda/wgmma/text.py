@@ -11,7 +11,7 @@ _SHAPES = {
     "float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32", "int8": "k32.s32.s8.s8",
     "float8_e4m3fn": "k32.f32.e4m3.e4m3",
 }  # fmt: skip
-"""Depth and types of the wgmma instruction, by the operator's data type."""
+"""Data type of the operator -> reduction elements and types of the wgmma instruction."""
 _HEAD = "__device__ __forceinline__"
 
 FUNCTIONS: dict[str, str] = {
@@ -142,7 +142,7 @@ template <typename Sum>
 
 
 def load_box(rank: int) -> str:
-    """C text of the device function `load_box_<rank>d`, which copies a box of `rank` dimensions, 2 to 5."""
+    """Return the C text of the device function `load_box_<rank>d`, which copies a box of `rank` dimensions, 2 to 5, by TMA."""
     names = ("x", "y", "z", "w", "v")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{3 + i}" for i in range(rank))
@@ -158,7 +158,10 @@ def load_box(rank: int) -> str:
 
 
 def multicast_box(rank: int) -> str:
-    """C text of the device function `multicast_box_<rank>d`, which copies a box of 2 to 4 dimensions to blocks of a cluster."""
+    """Return the C text of the device function `multicast_box_<rank>d`, which copies a box to several blocks of a cluster.
+
+    The box has `rank` dimensions, 2 to 4.
+    """
     names = ("x", "y", "z", "w")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{4 + i}" for i in range(rank))
@@ -175,7 +178,7 @@ def multicast_box(rank: int) -> str:
 
 
 def multiply_name(dtype: str, b_in_rows: bool, left: str = "") -> str:
-    """Name of the device function for a wgmma: `wgmma_float16`, or `wgmma_rows_float16` with B in rows of k.
+    """Return the name of the device function for a wgmma: `wgmma_float16`, or `wgmma_rows_float16` with B in rows of k.
 
     `left` is `weights_` if A is in registers.
     """
@@ -183,7 +186,10 @@ def multiply_name(dtype: str, b_in_rows: bool, left: str = "") -> str:
 
 
 def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """C text of the device function for a wgmma with `columns` columns, and B in rows of k or (16-bit elements only) of n."""
+    """Return the C text of the device function for a wgmma with `columns` columns.
+
+    B is in rows of k or (16-bit elements only) of n.
+    """
     elements, shape = columns // 2, _SHAPES[dtype]
     depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
     registers, outputs = _sums(elements, "r" if kind == "int" else "f")
@@ -205,7 +211,10 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
 
 
 def multiply_weights(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """C text of the device function `wgmma_weights[_rows]_<dtype>` for 16-bit elements, whose operand A is in registers."""
+    """Return the C text of the device function `wgmma_weights[_rows]_<dtype>`, whose operand A is in registers.
+
+    Elements have 16 bits.
+    """
     elements, shape = columns // 2, _SHAPES[dtype]
     registers, outputs = _sums(elements, "f")
     words = [elements + word for word in range(4)]
@@ -232,7 +241,10 @@ def _sums(elements: int, letter: str) -> tuple[str, str]:
 
 
 def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:
-    """Device functions that a kernel may call, by name. `ranks` are the numbers of dimensions of its boxes."""
+    """Return the device functions that a wgmma kernel may call, by name.
+
+    `ranks` are the numbers of dimensions of the boxes that it copies.
+    """
     own = {f"load_box_{rank}d": load_box(rank) for rank in sorted(ranks)}
     own |= {f"multicast_box_{rank}d": multicast_box(rank) for rank in sorted(ranks)}
     own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)

@@ -27,7 +27,10 @@ TILE_WORDS = 4096
 
 @dataclass(frozen=True)
 class Turn:
-    """Transposition of `batches` matrices B[k, n] with elements of `item` bytes, 4 or 1. A column is a whole number of words."""
+    """Transposition of `batches` matrices B[k, n] with elements of `item` bytes, 4 or 1, to [n, k].
+
+    A column of B is a whole number of words of 4 bytes.
+    """
 
     name: str
     batches: int
@@ -37,43 +40,43 @@ class Turn:
 
     @property
     def packed(self) -> int:
-        """Number of elements of a word."""
+        """Number of elements in a word of 4 bytes."""
         return WORD // self.item
 
     @property
     def words(self) -> int:
-        """Number of words in a row of the result."""
+        """Number of words in a row of the transposed matrix."""
         return self.k // self.packed
 
     @property
     def across(self) -> int:
-        """Number of columns of a tile. Bytes are read as words of four columns."""
+        """Number of columns of the tile that a block transposes. Bytes are read as words of four columns."""
         return 64 if self.packed == 1 else 128
 
     @property
     def down(self) -> int:
-        """Number of words of a tile along k."""
+        """Number of words along k of the tile that a block transposes."""
         return TILE_WORDS // self.across
 
     @property
     def pitch(self) -> int:
-        """Number of words from one column to the next in shared memory."""
+        """Number of words from one column of the tile to the next in shared memory."""
         return self.down + 1
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Number of (matrices, tiles along k, tiles along n)."""
+        """Numbers of blocks: (matrices, tiles along k, tiles along n)."""
         return self.batches, -(-self.words // self.down), -(-self.n // self.across)
 
 
 def turn_of(plan: RowsPlan) -> Turn:
-    """The transposition of a plan's operand B."""
+    """Return the transposition that a plan's operand B needs."""
     *batch, n, k = plan.b_shape
     return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
 
 
 def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
-    """(text, launch) of the kernel that transposes B."""
+    """Return (text, launch) of the kernel that transposes B."""
     turn, out = turn_of(plan), Writer(depth=1)
     out.line(f"unsigned *turned = reinterpret_cast<unsigned *>(workspace) + {plan.b_offset // WORD};")
     out.line("unsigned *tile = reinterpret_cast<unsigned *>(shared_memory);")
@@ -94,7 +97,7 @@ def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
 
 
 def _write_words_in(out: Writer, turn: Turn) -> None:
-    """Write the loads of a tile of 4-byte elements. Consecutive threads read adjacent elements along n."""
+    """Write the loads of a tile of 4-byte elements to shared memory. Consecutive threads read adjacent elements along n."""
     with _turns(out, TILE_WORDS):
         out.line(f"const int word = part / {turn.across}, at = part % {turn.across};")
         out.line("const int k = first_word + word, column = first_column + at;")
@@ -104,7 +107,7 @@ def _write_words_in(out: Writer, turn: Turn) -> None:
 
 
 def _write_bytes_in(out: Writer, turn: Turn) -> None:
-    """Write the loads of a tile of bytes.
+    """Write the loads of a tile of bytes to shared memory.
 
     A thread loads four columns of four rows. A warp is eight threads along n by four threads along k.
     """

@@ -1,4 +1,4 @@
-"""Print the body of a row nest's CUDA kernel. A block computes rows in steps, and each step makes all passes."""
+"""CUDA text of the body of a row nest's kernel: a block computes rows in steps, and each step makes all passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from gensor_gym.gir.placement import Level
 
 
 class BlockPrinter:
-    """Prints the body of one kernel, and of the second launch that joins the partial reductions of blocks that share a row."""
+    """Writer of a kernel's body.
+
+    If several blocks share a row, it also writes the body of the second launch, which joins their partial reductions.
+    """
 
     def __init__(self, places: KernelPlaces, workspace: Workspace) -> None:
         self.places, self.workspace, self.shape = places, workspace, places.shape
@@ -40,7 +43,7 @@ class BlockPrinter:
     # Bodies of the two launches
 
     def body(self) -> str:
-        """CUDA text of the main launch's body."""
+        """Return the CUDA text of the main launch's body."""
         out, shape, item = Writer(depth=1), self.shape, self.element.c
         self._tensors(out)
         shared = shape.parts > 1
@@ -68,7 +71,10 @@ class BlockPrinter:
         return out.text
 
     def finish(self) -> str:
-        """CUDA text of the second launch's body: a block joins one row's partial results, then executes scalar instructions."""
+        """Return the CUDA text of the second launch's body.
+
+        A block joins the partial results of one row, then executes the row's scalar instructions.
+        """
         out, (one,) = Writer(depth=1), self.graph.passes
         threads = self.shape.finish_threads
         self._tensors(out)
@@ -87,7 +93,10 @@ class BlockPrinter:
         return out.text
 
     def _part(self, reduction: Instruction) -> str:
-        """CUDA text of part k of a reduction; a part of an online sum is rescaled to the maximum of the whole row."""
+        """Return the CUDA text of a reduction's partial result from block `k` of the row; `k` is a variable of the text.
+
+        The part of an online sum is rescaled to the maximum of the whole row.
+        """
         place = f"static_cast<long long>(row) * {self.shape.parts} + k"
         part = f"{c_name(parts_name(reduction.cell))}[{place}]"
         if not isinstance(reduction.body, Online):
@@ -104,7 +113,10 @@ class BlockPrinter:
                 out.line(f"{self.element.c} *const {c_name(name)} = {start} + {place}ll;")
 
     def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
-        """Declare a thread's row and its pointers. A thread past the last row uses the last row and stores nothing."""
+        """Write declarations of a thread's row and its pointers.
+
+        A thread past the last row uses the last row and stores nothing. `place` is C text of the row's index in the block.
+        """
         out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
         out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
@@ -112,7 +124,10 @@ class BlockPrinter:
     # Scalars of a row
 
     def _numbers(self, out: Writer, instructions: tuple[Instruction, ...], writers: list[str]) -> None:
-        """Write instructions on scalars of a row. Every lane computes them; lanes that meet the conditions `writers` store."""
+        """Write instructions on scalars of a row.
+
+        Every lane computes them; lanes that meet the conditions `writers` store them.
+        """
         for one in instructions:
             name = self.names[one.cell]
             if one.kind == "map":
@@ -154,7 +169,10 @@ class BlockPrinter:
             self._numbers(out, one.after, ["here", "lane == 0"])
 
     def _inverses(self, out: Writer, one: Pass) -> None:
-        """Declare inverses of the row's scalars that are divisors: a product takes a tenth of a quotient's instructions."""
+        """Write declarations of the inverses of a row's scalars that are divisors in a pass.
+
+        A product takes a tenth of a quotient's instructions.
+        """
         for i in one.along:
             inverted = i.kind == "map" and isinstance(i.body, Expression) and not self.nest.graph.whole
             for name in divisors(i.body) if inverted else ():  # type: ignore[arg-type]
@@ -244,7 +262,7 @@ class BlockPrinter:
 
 
 def _in_turn(reductions: Sequence[Instruction]) -> list[list[Instruction]]:
-    """Groups of reductions that share a barrier: plain reductions first, then online sums, which need the row's maxima."""
+    """Group reductions that share a barrier: plain reductions first, then online sums, which need the row's maxima."""
     plain, online = ([one for one in reductions if isinstance(one.body, Online) == late] for late in (False, True))
     return [some for some in (plain, online) if some]
 

@@ -1,4 +1,4 @@
-"""The numbers that a row nest computes on a GPU: float32, or int64 if all nodes of its graph are integers."""
+"""The type of the numbers that a row nest computes on a GPU: float32, or int64 if all nodes of its graph are integers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST = f"({LEAST + 1}ll - 1)"
 _NAMES = {
     "static inline": "__device__ __forceinline__", "uint64_t": "unsigned long long", "int64_t": "long long", "INT64_MIN": _LEAST,
 }  # fmt: skip
-"""C text -> CUDA text that needs no headers."""
+"""C text in definitions of integer functions -> CUDA text that needs no headers."""
 
 
 class CudaWhole(Whole):
@@ -22,7 +22,7 @@ class CudaWhole(Whole):
     c = "long long"
 
     def number(self, value: float) -> str:
-        """CUDA constant of a number; infinities are the ends of the range."""
+        """Return the CUDA constant of a number; infinities are the ends of the integers' range."""
         made = whole_number(value)
         return _LEAST if made == LEAST else f"({made}ll)" if made < 0 else f"{made}ll"
 
@@ -31,12 +31,15 @@ WHOLE = CudaWhole()
 
 
 def element_of(nest: RowNest) -> Element:
-    """Type of the numbers that a nest computes."""
+    """Return the type of the numbers that a row nest computes, float32 or int64."""
     return WHOLE if nest.graph.whole else FLOAT
 
 
 def whole_functions(text: str) -> str:
-    """CUDA definitions of the integer functions that a text calls. Include guards let the emulator join several texts."""
+    """Return the CUDA definitions of the integer functions that a text calls.
+
+    Include guards let the emulator join several texts.
+    """
     found = ""
     for name in needed_numbers(text):
         body = NUMBERS[name]

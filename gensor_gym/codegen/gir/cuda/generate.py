@@ -1,4 +1,7 @@
-"""Generate CUDA for a row nest's schedule: one launch per kernel of the instruction graph, and a second if blocks share rows."""
+"""CUDA generator for a row nest's schedule.
+
+There is one launch per kernel of the instruction graph, and a second one if blocks share rows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from gensor_gym.gir.nest import Access
 
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
-    """The CUDA kernel of a row nest's schedule; ValueError if no code can be generated for its placement or inputs."""
+    """Generate the CUDA kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
+
+    ValueError if no code can be generated for its memory levels or its inputs.
+    """
     lowered, graph = program.lowered, program.nest.graph
     if lowered.fault:
         raise ValueError(f"{graph.name}: {lowered.fault}")

@@ -15,32 +15,32 @@ _LOST = "__int_as_float(0x7fffffff)"
 
 
 def stored_type(dtype: str) -> str:
-    """CUDA type of an element in memory; ValueError for a data type without kernels on GPUs."""
+    """Return the CUDA type of an element in memory; ValueError for a data type without kernels on GPUs."""
     if dtype not in TYPES:
         raise ValueError(f"values of {dtype} on a GPU: expected {', '.join(TYPES)}; quantised networks run on CPUs")
     return TYPES[dtype]
 
 
 def type_of(nest: RowNest, access: Access) -> str:
-    """CUDA type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
+    """Return the CUDA type of the elements that an access reads or writes; for buffers it is the type of the nest's numbers."""
     value = nest.graph.values.get(access.tensor)
     return element_of(nest).c if value is None else stored_type(value.dtype)
 
 
 def half_of(nest: RowNest, access: Access | None) -> str:
-    """The 16-bit data type of the elements that an access reads or writes; empty for other types."""
+    """Return the 16-bit data type of the elements that an access reads or writes; empty for other types."""
     value = None if access is None else nest.graph.values.get(access.tensor)
     return value.dtype if value is not None and value.dtype in HALVES else ""
 
 
 def kept(nest: RowNest, access: Access | None, number: str) -> str:
-    """CUDA text that converts a number to an element to store."""
+    """Return the CUDA text that converts a number of the nest to an element to store."""
     half = half_of(nest, access)
     return f"to_{half}({number})" if half else number
 
 
 def converted(nest: RowNest, access: Access | None, element: str) -> str:
-    """CUDA text that converts a loaded element to a number of the nest."""
+    """Return the CUDA text that converts a loaded element to a number of the nest."""
     own = element_of(nest).c
     if half := half_of(nest, access):
         return f"from_{half}({element})"
@@ -50,12 +50,15 @@ def converted(nest: RowNest, access: Access | None, element: str) -> str:
 
 
 def lost_number(nest: RowNest) -> str:
-    """CUDA text of the value that replaces elements of a row whose id is outside the table: NaN, or 0 for integers."""
+    """Return the CUDA text of the value that replaces elements of a row whose id is outside the table: NaN, or 0 for integers."""
     return WHOLE.number(0) if nest.graph.whole else _LOST
 
 
 def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str, pointer: str) -> None:
-    """Declare the id that `of` points to, whether it is outside the table, and the pointer `name` to the row that it selects.
+    """Write declarations for a table whose rows ids select.
+
+    They are the id that `of` points to, whether it is outside the table, and the pointer `name` to the row. `pointer` is the text
+    of the table's row 0.
 
     An id outside the table selects row 0, whose values `Pointers.loaded` replaces.
     """
@@ -67,5 +70,5 @@ def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str,
 
 
 def lost(name: str) -> str:
-    """Name of the variable that says whether the id behind the row pointer `name` is outside the table."""
+    """Return the name of the CUDA variable that says whether the id behind the row pointer `name` is outside the table."""
     return f"{name}_lost"

@@ -1,4 +1,4 @@
-"""Print loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
+"""CUDA text of loads and stores of a lane's elements: by 16 bytes if aligned, transposed through shared memory, or one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Tile:
-    """A lane's elements in one step: `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`."""
+    """The elements of a row that a lane computes in one step.
+
+    `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`.
+    """
 
     places: KernelPlaces
     pointers: Pointers
@@ -44,7 +47,7 @@ class Tile:
 
     @contextmanager
     def elements(self, out: Writer) -> Iterator[None]:
-        """Write a loop over all elements u, i of the tile around the lines of the `with` block."""
+        """Write a loop over all elements u, i of the tile around the `with` block."""
         with out.nest([Loop("u", "TILE"), Loop("i", "VECTOR")]):
             yield
 
@@ -54,7 +57,10 @@ class Tile:
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
-        """Declare `name[TILE][VECTOR]` and load it from a slice whose row begins at `at`."""
+        """Write the declaration of `name[TILE][VECTOR]` and its load from a slice of a buffer.
+
+        `at` is the address at which the slice's row begins.
+        """
         four_of, nothing = self._four(part)
         if part.buffer.level is Level.REG:
             out.line(f"{self._element.c} (&{name})[TILE][VECTOR] = {at}[step];")
@@ -79,7 +85,7 @@ class Tile:
                 out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : {zero}' if self.inside else element};")
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
-        """Write the store of a tile to a slice, guarded by `conditions`; a store to registers is not guarded."""
+        """Write the store of a tile to a slice of a buffer, guarded by `conditions`; a store to registers is not guarded."""
         streaming = self.places.shape.streaming and not part.buffer.padded and not half_of(self._nest, part.access)
         if part.buffer.level is Level.REG:
             with self.elements(out):
@@ -102,13 +108,13 @@ class Tile:
                 out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
 
     def turn_in(self, out: Writer, access: Access, at: str) -> None:
-        """Write the load of a step's tile (all rows) into shared memory; adjacent threads load adjacent rows."""
+        """Write the load of a step's tile (all rows of the block) into shared memory; adjacent threads load adjacent rows."""
         with self._across(out, access, "side_here") as element:
             loaded = converted(self._nest, access, f"{at}[static_cast<long long>(first_column + c) * {access.column}]")
             out.line(f"{element} = {loaded};")
 
     def turn_out(self, out: Writer, access: Access, at: str, conditions: list[str]) -> None:
-        """Write the store of a step's tile (all rows) from shared memory to its tensor, guarded by `conditions`."""
+        """Write the store of a step's tile (all rows of the block) from shared memory to its tensor, guarded by `conditions`."""
         with self._across(out, access, " && ".join(["side_here", *conditions])) as element:
             target = f"{at} + static_cast<long long>(first_column + c) * {access.column}"
             streaming = self.places.shape.streaming and not half_of(self._nest, access)
@@ -117,7 +123,10 @@ class Tile:
 
     @contextmanager
     def _across(self, out: Writer, access: Access, here: str) -> Iterator[str]:
-        """Write a loop over the columns that a thread moves in row `threadIdx.x % ROWS`; yield the element in shared memory."""
+        """Write a loop over the columns that a thread moves in row `threadIdx.x % ROWS`.
+
+        Yield the text of the element in shared memory.
+        """
         inside = [f"first_column + c < {self.columns}"] if self.overhangs else []
         out.line("#pragma unroll")
         with (
@@ -131,7 +140,7 @@ class Tile:
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
     def _is_wide(self, part: Slice) -> bool:
-        """Whether every vector is four contiguous, aligned floats inside the row or its padding."""
+        """Return whether every vector of a slice is four contiguous, aligned floats inside the row or its padding."""
         if self._nest.graph.whole or self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access
@@ -142,7 +151,7 @@ class Tile:
         return floats and access.column == 1 and all(step % 4 == 0 for step in steps)
 
     def _four(self, part: Slice) -> tuple[str, str]:
-        """(CUDA type of four elements of a slice, an element that is zero)."""
+        """Return (CUDA type of four elements of a slice, text of an element that is zero)."""
         return ("ushort4", "0") if half_of(self._nest, part.access) else ("float4", "0.0f")
 
     def _offset(self, part: Slice) -> str:

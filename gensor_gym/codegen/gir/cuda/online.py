@@ -1,4 +1,4 @@
-"""CUDA of online reductions: sums of exp(x - maximum) with a running maximum in each lane (`gensor_gym.gir.online`)."""
+"""CUDA text of online reductions: sums of exp(x - maximum) with a running maximum in each lane (`gensor_gym.gir.online`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.dataflow.bounds import OVERFLOW
 
 LOWEST = number(-OVERFLOW)
-"""Initial value of running maxima, so that minus infinity adds 0 and not NaN."""
+"""CUDA constant with which running maxima begin, so that minus infinity adds 0 and not NaN."""
 
 
 @dataclass(frozen=True)
 class RunningSum:
-    """Variables of a lane's online sum (running maximum and sum). The variable of the result is `name`."""
+    """Writer of a lane's online sum, with variables for its running maximum and its sum.
+
+    The variable of the result is `name`.
+    """
 
     name: str
 
@@ -29,11 +32,14 @@ class RunningSum:
         return f"sum_{self.name}"
 
     def begun(self) -> str:
-        """CUDA declaration of an empty sum."""
+        """Return the CUDA declaration of an empty sum."""
         return f"float {self._base} = {LOWEST}, {self._sum} = 0.0f;"
 
     def take(self, out: Writer, elements: Callable[[Writer], AbstractContextManager[None]], value: str) -> None:
-        """Write the addition of a step's elements to the sum, which is rescaled once; a missing element is minus infinity."""
+        """Write the addition of a step's elements to the sum.
+
+        The sum is rescaled once; a missing element is minus infinity. `value` is the text of an element.
+        """
         grown = f"grown_{self.name}"
         out.line(f"float {grown} = {self._base};")
         with elements(out):
@@ -44,10 +50,10 @@ class RunningSum:
         out.line(f"{self._base} = {grown};")
 
     def scaled(self, top: str) -> str:
-        """CUDA text of the lane's sum, rescaled to the maximum `top`."""
+        """Return the CUDA text of the lane's sum, rescaled to the maximum `top`."""
         return f"{self._sum} * exp_1({self._base} - {top})"
 
 
 def floored(top: str) -> str:
-    """CUDA text of the maximum of `top` and LOWEST, since a part of a row may have no finite number."""
+    """Return the CUDA text of the maximum of `top` and `LOWEST`, since a part of a row may have no finite number."""
     return f"max_1({top}, {LOWEST})"

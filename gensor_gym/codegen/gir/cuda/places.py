@@ -1,4 +1,4 @@
-"""Layouts of a row nest's memory on a GPU: the workspace, for values between launches, and a block's shared memory."""
+"""Layouts of memory for a row nest's kernels on a GPU: the workspace for values between launches, and a block's shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = 32
 
 @dataclass(frozen=True)
 class KernelPlaces:
-    """The block shape and the shared memory of one kernel of a program."""
+    """The shape of the blocks and the layout of shared memory, for one kernel of a row nest's program."""
 
     program: GirProgram
     number: int
@@ -47,7 +47,7 @@ class KernelPlaces:
 
     @cached_property
     def turned(self) -> tuple[Access, ...]:
-        """Accesses that are contiguous across rows, so that their tiles are transposed through shared memory."""
+        """Accesses to tensors that are contiguous across rows, so that their tiles are transposed through shared memory."""
         found: dict[Access, None] = {}
         for one in self.graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):
@@ -57,7 +57,7 @@ class KernelPlaces:
 
     @cached_property
     def shared(self) -> dict[str | Access, int]:
-        """Offset in shared memory, in elements, of every row buffer (by name), transposed access and reduction (by cell)."""
+        """Offset in shared memory, in elements, of every row buffer (by name), transposed access and reduction (by value)."""
         return self._shared[0]
 
     @property
@@ -83,13 +83,16 @@ class KernelPlaces:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Layout of the workspace: tensors that one launch writes and a later launch reads."""
+    """Layout of the workspace: tensors that one launch of a row nest's program writes and a later launch reads."""
 
     kernels: tuple[KernelPlaces, ...]
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Name -> offset in elements of each tensor between kernels and of each reduction's partial results (`parts_name`)."""
+        """Offset in elements of each tensor that one launch writes for a later one, by name.
+
+        Partial results of a reduction are a tensor with the name `parts_name`.
+        """
         return self._places[0]
 
     @property
@@ -113,5 +116,8 @@ class Workspace:
 
 
 def parts_name(cell: str) -> str:
-    """Name of the tensor with a reduction's partial results; names of other tensors contain no dot."""
+    """Return the name of the tensor with a reduction's partial results.
+
+    Names of other tensors contain no dot.
+    """
     return f"{cell}.parts"

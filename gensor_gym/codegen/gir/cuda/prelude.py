@@ -34,7 +34,10 @@ _INFINITY = """\
 
 
 def functions_for(text: str) -> str:
-    """Definitions of the functions that a kernel's text calls. Include guards let the emulator join several texts."""
+    """Return the CUDA definitions of the functions that a kernel's text calls.
+
+    Include guards let the emulator join several texts.
+    """
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [f"#ifndef HAS_{name}\n#define HAS_{name}\n{body}\n#endif\n" for name, body in FUNCTIONS.items() if name in words]
     return (_INFINITY if "INFINITY" in words else "") + "".join(used) + "\n"

@@ -1,4 +1,4 @@
-"""Print reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
+"""CUDA text of reductions over the lanes that share a row: by shuffles in a warp, through shared memory between warps."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ ALL = "0xffffffffu"
 
 
 def reduction_of(one: Instruction) -> Reduction:
-    """The operation that combines two partial results; partial results of an online sum must have the same scale."""
+    """Return the operation that combines two partial results of a reduction.
+
+    Partial results of an online sum must have the same scale.
+    """
     return "max" if one.body == "max" else "sum"
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Prints the reduction of one value per lane over a team of `lanes` lanes, after which each lane has the result."""
+    """Writer of the reduction of one value per lane over a team of `lanes` lanes (those that share a row).
+
+    Each lane then has the result.
+    """
 
     lanes: int
     element: Element
     names: Mapping[str, str]
-    """Cell of a reduction -> CUDA variable."""
+    """Name of a reduction's value -> CUDA variable."""
     shared: Mapping[str, str]
-    """Cell of a reduction -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
+    """Name of a reduction's value -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
 
     def write(self, out: Writer, reductions: Sequence[Instruction]) -> None:
-        """Write the reduction of several values, with one barrier for all of them."""
+        """Write the reduction of several values over the team, with one barrier for all of them."""
         for one in reductions:
             self._shuffles(out, one, min(self.lanes, WARP))
         if self.lanes <= WARP:

@@ -1,4 +1,4 @@
-"""Print indices and pointers of a lane's row in row nests on GPUs."""
+"""CUDA text of indices of a lane's row, and of pointers to its elements, in row nests on GPUs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ INT = 1 << 31
 
 
 def index_type(nest: RowNest) -> str:
-    """CUDA type of row and column indices: `int` if all fit, including those of blocks past the end, else `long long`."""
+    """Return the CUDA type of row and column indices.
+
+    It is `int` if all fit, including those of blocks past the end, else `long long`.
+    """
     return "long long" if max(nest.rows, nest.columns) + (1 << 20) >= INT else "int"
 
 
 @dataclass
 class Pointers:
-    """The pointers to rows of tensors that a kernel accesses: access -> variable."""
+    """The pointers to rows of tensors that a kernel accesses: for each access, the name of a variable."""
 
     nest: RowNest
     names: dict[Access, str]
 
     @classmethod
     def of(cls, nest: RowNest, accesses: list[Access]) -> Pointers:
-        """Pointers with a distinct name for each access."""
+        """Make pointers with a distinct name for each access."""
         return cls(nest, {access: f"{c_name(access.tensor)}_at{place}" for place, access in enumerate(accesses)})
 
     def write(
         self, out: Writer, row: str, written: set[Access], prefix: str = "", only: tuple[Access, ...] | None = None
     ) -> None:
-        """Declare indices of the row along all axes and pointers to it, for `only` or all accesses; names begin with `prefix`."""
+        """Write declarations of the indices of the row along all axes, and of pointers to it.
+
+        `only` restricts the accesses; names begin with `prefix`.
+        """
         chosen = [access for access in self.names if only is None or access in only]
         if not chosen:
             return
@@ -52,7 +58,7 @@ class Pointers:
         return index_type(self.nest)
 
     def digits(self, out: Writer, row: str, prefix: str = "") -> list[str]:
-        """Declare the indices of row number `row` along all axes of rows; return the names of the variables."""
+        """Write declarations of the indices of row number `row` along all axes of rows; return the names of the variables."""
         extents = self.nest.row_extents
         if len(extents) <= 1:
             return [row] * len(extents)
@@ -68,21 +74,24 @@ class Pointers:
 
     @staticmethod
     def row_of(access: Access, digits: Sequence[str]) -> str:
-        """CUDA pointer to the first element of the row with these indices along the axes of rows."""
+        """Return the CUDA pointer to the first element of the row with the indices `digits` along the axes of rows."""
         terms = [(stride, f"static_cast<long long>({digit})") for stride, digit in zip(access.rows, digits, strict=True)]
         place = linear(terms, access.offset)
         return c_name(access.tensor) + (f" + {place}" if place != "0" else "")
 
     def loaded(self, access: Access | None, value: str) -> str:
-        """CUDA text of a loaded element: `value`, or `lost_number` if the id that selected the row is outside the table."""
+        """Return the CUDA text of a loaded element.
+
+        It is `value`, or `lost_number` if the id that selected the row is outside the table.
+        """
         if access is None or access.chosen is None:
             return value
         return f"({lost(self.names[access])} ? {lost_number(self.nest)} : {value})"
 
     def once(self, access: Access, prefix: str = "") -> list[str]:
-        """CUDA conditions under which a row stores a value that several rows share.
+        """Return the CUDA conditions under which a row stores a value that several rows share.
 
-        They choose the first row along all axes of rows that do not index the access.
+        They are true for the first row along all axes of rows that do not index the access.
         """
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]

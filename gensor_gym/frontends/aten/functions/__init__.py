@@ -1,4 +1,4 @@
-"""Elementwise functions of ATen made of many simpler ones: error, gamma and Bessel functions, bitwise functions."""
+"""Elementwise functions of ATen computed from many simpler ones: error, gamma and Bessel functions, bitwise functions."""
 
 from gensor_gym.frontends.aten.functions import bessel, bits, errors, gamma
 

@@ -1,4 +1,7 @@
-"""Modified Bessel functions of the first kind, of orders 0 and 1 (Abramowitz and Stegun, Handbook, 9.8.1 to 9.8.4)."""
+"""Rules for modified Bessel functions of the first kind, of orders 0 and 1.
+
+Abramowitz and Stegun, Handbook of Mathematical Functions, 9.8.1 to 9.8.4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bitwise operations and shifts of integers in two's complement."""
+"""Rules for bitwise operations and shifts of integers in two's complement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BITS = 64
 
 
 def _is_truth(b: Builder, *given: Given) -> bool:
-    """Whether all arguments are bools, 0 or 1; ValueError unless all are integers."""
+    """Return whether all arguments are bools or the numbers 0 and 1. ValueError unless all are integers or bools."""
     kinds = [b.reads[one] if isinstance(one, str) else "bool" if one in (0, 1) else type(one).__name__ for one in given]
     if not set(kinds) <= {"bool", "int", "int32", "int64"}:
         raise ValueError(f"bits of {', '.join(kinds)}: expected whole numbers")
@@ -56,7 +56,7 @@ def _shift(side: str) -> tuple[str, ...]:
 
 @_covers(*_shift("right"))
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
-    """Floor of x / 2^by; 0 or -1 if `by` is negative or too large, as in torch."""
+    """Compute floor(x / 2^by): 0 or -1 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     sign = of("negative", of("less", x, 0.0))
     if not isinstance(by, str):
@@ -67,7 +67,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """The product of x and 2^by with wrap-around; 0 if `by` is negative or too large, as in torch."""
+    """Compute x * 2^by with wrap-around: 0 if `by` is negative or too large, as in torch."""
     _is_truth(b, x, by)
     if not isinstance(by, str):
         return b.call("multiply", x, 1 << by if 0 <= by < _BITS else 0.0)
@@ -76,7 +76,10 @@ def _left_shift(b: Builder, x: Given, by: Any) -> str:
 
 
 def _power(b: Builder, by: str, most: int) -> tuple[str, Expression]:
-    """(2^by in int64 for `by` in 0 to `most`, expression that is 1 for any other `by` and else 0)."""
+    """Add nodes that compute 2^by in int64.
+
+    Return (the result's name, expression of 1 where `by` is outside 0 to `most`, else 0). Where `by` is outside, the power is 1.
+    """
     powers = b.constant("powers", np.left_shift(1, np.arange(most + 1)))
     far = of("maximum", of("less", by, 0.0), of("less", float(most), by))
     return b.add(Gather(powers, b.map(of("where", far, 0.0, by), "places")), "power"), far

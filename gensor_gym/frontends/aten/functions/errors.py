@@ -1,4 +1,4 @@
-"""Complementary and inverse error function, and the hyperbolic cosine."""
+"""Rules for the complementary and the inverse error function, and for the hyperbolic cosine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAIL = (
 
 @_covers("erfinv.default", "special_erfinv.default")
 def _erfinv(b: Builder, x: str) -> str:
-    """Inverse error function as x P(w), with a polynomial P of w = -log(1 - x^2), in float32.
+    """Compute the inverse error function as x P(w), with a polynomial P of w = -log(1 - x^2), in float32.
 
     M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011.
     """
@@ -40,7 +40,7 @@ def _erfinv(b: Builder, x: str) -> str:
 
 @_covers("cosh.default")
 def _cosh(b: Builder, x: str) -> str:
-    """Hyperbolic cosine as (0.5 h) h + 0.5 / (h h), h = exp(|x| / 2), which overflows no earlier than the result."""
+    """Compute the hyperbolic cosine as (0.5 h) h + 0.5 / (h h), h = exp(|x| / 2), which overflows no earlier than the result."""
     half = b.call("exp", of("multiply", 0.5, of("absolute", x)))
     large, small = of("multiply", of("multiply", 0.5, half), half), of("divide", 0.5, of("multiply", half, half))
     return b.map(of("add", large, small), "cosh")

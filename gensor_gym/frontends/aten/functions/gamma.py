@@ -1,4 +1,4 @@
-"""The logarithm of the gamma function and its derivatives.
+"""Rules for the logarithm of the gamma function and its derivatives.
 
 Terms are summed until the argument is so large that an asymptotic series is accurate. Formulas: NIST Digital Library of
 Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. If torch computes a function in float32,
@@ -30,13 +30,13 @@ def _lgamma(b: Builder, x: str) -> str:
 
 
 def _whole_below(b: Builder, x: str) -> str:
-    """1 if x is a pole (0 or a negative integer), else 0."""
+    """Add nodes that compute 1 where x is a pole of the gamma function (0 or a negative integer), else 0."""
     there = of("multiply", of("at_most", x, cut(x)), of("at_most", cut(x), x))
     return b.map(of("multiply", there, of("at_most", x, 0.0)), "pole")
 
 
 def _cotangent(b: Builder, x: str) -> str:
-    """Cotangent of pi x, from the distance to the nearest integer: exactly 0 half way between two integers."""
+    """Compute the cotangent of pi x, from the distance to the nearest integer: exactly 0 halfway between two integers."""
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
@@ -51,7 +51,10 @@ def _mirrored(b: Builder, x: str) -> str:
 
 @_covers("digamma.default", "special_psi.default", "special_digamma.default")
 def digamma(b: Builder, x: str) -> str:
-    """Logarithmic derivative of the gamma function. For x below 0 it is the value at 1 - x, minus pi / tan(pi x)."""
+    """Add nodes that compute digamma, the logarithmic derivative of the gamma function.
+
+    For x below 0 it is digamma(1 - x) minus pi / tan(pi x).
+    """
     y = _mirrored(b, x)
     terms = of("divide", -1.0, y)
     for step in range(1, _STEPS):
@@ -69,7 +72,7 @@ def digamma(b: Builder, x: str) -> str:
 
 
 def _trigamma(b: Builder, x: str) -> str:
-    """Trigamma by torch's formula, with torch's errors at negative integers."""
+    """Compute trigamma, the derivative of digamma, by torch's formula, with torch's errors at negative integers."""
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
@@ -87,7 +90,7 @@ def _trigamma(b: Builder, x: str) -> str:
 
 @_covers("polygamma.default", "special_polygamma.default")
 def _polygamma(b: Builder, order: int, x: str) -> str:
-    """Derivative n of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
+    """Compute derivative n = `order` of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
 
     For x below 0 it follows from the value at 1 - x and the derivative of pi / tan(pi x) (the reflection formula).
     """
@@ -105,7 +108,10 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """Coefficients of derivative `order` of pi / tan(pi x), as a polynomial in c = cot(pi x); dc/dx = -pi (1 + c^2)."""
+    """Return the derivative number `order` of pi / tan(pi x), as coefficients of a polynomial in c = cot(pi x).
+
+    It follows from dc/dx = -pi (1 + c^2). The constant term comes first.
+    """
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()
@@ -113,7 +119,10 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """Hurwitz's zeta function, the sum over k of 1 / (x + k)^s, x >= 0, by Euler-Maclaurin summation from k = `_STEPS`."""
+    """Compute Hurwitz's zeta function: the sum of 1 / (x + k)^s over k = 0, 1, .., for x >= 0.
+
+    `_STEPS` terms are summed; Euler and Maclaurin's formula gives the rest.
+    """
     sums: str | None = None
     for step in range(_STEPS):
         term = _inverse_power(b, b.call("add", x, float(step)) if step else x, s)

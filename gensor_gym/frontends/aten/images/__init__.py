@@ -1,4 +1,4 @@
-"""Operations of ATen on signals, images and volumes: convolutions, pooling, resizing."""
+"""Rules for operations of ATen on signals, images and volumes: convolutions, pooling, resizing."""
 
 from gensor_gym.frontends.aten.images import largest, resampled, volumes, windows
 

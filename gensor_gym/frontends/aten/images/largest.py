@@ -1,4 +1,4 @@
-"""Max pooling of images, and the indices of maxima for images and volumes."""
+"""Rules for max pooling of images, and for the indices of maxima in images and volumes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 @_covers("max_pool2d.default")
 @as_image
 def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    """Max pooling of images: the maximum of every window."""
+    """Add max pooling of images: the maximum of every window."""
     if pair(dilation) != (1, 1):
         return _largest_apart(b, x, pair(size), pair(stride or size), pair(padding), pair(dilation), ceil_mode)
     windows = windows_along(b, x, size, stride, padding, ceil_mode)
@@ -34,7 +34,7 @@ def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, d
 
 
 def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> str:
-    """Max pooling with dilated windows, first along the columns, then along the rows."""
+    """Compute max pooling with dilated windows: first the maxima along each row of an image, then along each column."""
     for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
         shape, reach = b.shapes[x], apart * (r - 1) + 1
         room = shape[axis] + 2 * edge - reach
@@ -50,7 +50,7 @@ def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, 
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Maxima along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
+    """Compute the maxima along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     made = b.reduce(windows_of(b, x, axis, *ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
@@ -72,7 +72,10 @@ def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, str]:
 
 
 def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
-    """(maxima, their indices) of adaptive max pooling along the last axes. `to` has the number of windows per axis."""
+    """Compute adaptive max pooling along the last axes. Return the names of (the maxima, the maxima's flat indices).
+
+    `to` has the number of windows of each axis.
+    """
     sizes, rank = b.shapes[x][-len(to) :], len(b.shapes[x])
     if set(to) == {1}:
         made = b.reduce(x, "max", range(rank - len(to), rank))
@@ -87,15 +90,18 @@ def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
 
 
 def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> np.ndarray:
-    """Indices of the elements of windows along an axis, int [count, size]. Elements of the padding are outside the axis."""
+    """Return the indices of the elements of each window along an axis, int [count, size].
+
+    Those of the padding are outside the axis.
+    """
     return np.arange(count)[:, None] * stride - padding + np.arange(size) * dilation
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
-    """Flat index of each window's maximum in the last axes of x: the first of equal maxima, or the last NaN.
+    """Compute the flat index of each window's maximum within the last axes of x.
 
-    `top` are the maxima. `windows` has, for each of the last axes, the indices of the windows' elements, int [count, size].
-    Elements with an index outside the axis are ignored.
+    Of equal maxima it is the first, of several NaN the last. `top` is the name of the maxima. `windows` has, for each of the last
+    axes, the indices of the windows' elements, int [count, size]. Elements with an index outside the axis are ignored.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)

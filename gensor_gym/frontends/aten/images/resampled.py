@@ -1,4 +1,7 @@
-"""Resizing of signals, images and volumes by nearest or linear interpolation, with positions in float32 as in torch."""
+"""Rules for resizing signals, images and volumes by nearest or linear interpolation.
+
+Positions are computed in float32, as in torch.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from gensor_gym.frontends.covered import covers as _covers
 Sizes = Sequence[int] | None
 Scales = Sequence[float] | None
 _Number = np.float32
-"""Type of torch's pixel positions. At some scales another type would select other pixels."""
+"""NumPy type in which torch computes pixel positions. At some scales another type would select other pixels."""
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:
-    """(axis, extent, new extent, distance in x between neighbouring results) of every axis that is resized."""
+    """Return (axis, extent, new extent, distance in x between neighbouring results) for every axis of x that is resized."""
     found = []
     for place, extent in enumerate(b.shapes[x][2:]):
         to = sizes[place] if sizes is not None else int(extent * scales[place])  # type: ignore[index]

@@ -1,4 +1,7 @@
-"""Transposed convolutions of signals, images and volumes, by phases: outputs one stride apart use the same taps."""
+"""Transposed convolutions of signals, images and volumes, as several convolutions with stride 1.
+
+Outputs one stride apart read the same weights. They are called a phase, and one convolution computes them.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 
 Convolved = Callable[[Builder, str, str, Sequence[int]], str]
-"""(builder, x, weights, dilation) -> value of a convolution with stride 1 and without padding."""
+"""Function of (builder, x, weights, dilation) that adds a convolution with stride 1 and without padding, and returns its name."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Sizes of one axis. Output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding.
+    """Sizes of one axis of a transposed convolution with inputs x and weights w.
 
-    `taps` is the extent of the weights; `more` is torch's `output_padding`.
+    Output o is the sum of x[i] w[t] over all i and t with i * stride + t * dilation = o + padding. `extent` is that of x, `taps`
+    that of w; `more` is torch's `output_padding`.
     """
 
     extent: int
@@ -34,12 +38,15 @@ class Axis:
 
     @property
     def made(self) -> int:
-        """Number of elements of the output."""
+        """Return the number of outputs along the axis."""
         return (self.extent - 1) * self.stride - 2 * self.padding + self.dilation * (self.taps - 1) + self.more + 1
 
     @property
     def phases(self) -> list[Phase]:
-        """Phases of the outputs. Phase p has the outputs p, p + stride, p + 2 stride, .."""
+        """Return the convolutions that compute the outputs along the axis.
+
+        Number p computes the outputs p, p + stride, p + 2 stride, ..
+        """
         return [self._phase(first) for first in range(min(self.stride, self.made))]
 
     def _phase(self, first: int) -> Phase:
@@ -56,10 +63,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Phase:
-    """A convolution with stride 1 that computes the outputs of one phase along an axis.
+    """A convolution with stride 1 that computes the outputs of one phase (all outputs one stride apart) along an axis.
 
-    `taps` are in the order of the convolution; none if it reads no element of x. `before` and `after` are the numbers of zeros
-    around x; a negative number removes elements of x.
+    `taps` are the indices of its weights in the order of the convolution; none if it reads no element of x. `before` and `after`
+    are the numbers of zeros around x; a negative number removes elements of x.
     """
 
     taps: tuple[int, ...]
@@ -72,9 +79,10 @@ def transposed(
     b: Builder, x: str, w: str, convolved: Convolved, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     more: Sequence[int], groups: int,
 ) -> str:  # fmt: skip
-    """Transposed convolution of x [n, c, ..] with weights [c, k/groups, ..]: one convolution per phase, interleaved.
+    """Add the transposed convolution of x [n, c, ..] with weights [c, k/groups, ..], as convolutions with stride 1.
 
-    Only the zeros around x are multiplied. ValueError for an output without elements.
+    Each computes the outputs one stride apart, and the results are interleaved. So only the zeros around x are multiplied.
+    ValueError for an output without elements.
     """
     taps = b.shapes[w][2:]
     axes = [Axis(*one) for one in zip(b.shapes[x][2:], taps, stride, padding, dilation, more, strict=True)]
@@ -88,7 +96,10 @@ def transposed(
 
 
 def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
-    """Outputs [n, k, ..] of one phase, padded to the length of the longest phase; zeros if the phase has no taps."""
+    """Compute the outputs [n, k, ..] of one convolution, padded to the length of the longest; zeros if it reads no weights.
+
+    `phases` describe it along each of the `axes`.
+    """
     if not all(phase.taps for phase in phases):
         zero = b.constant("zero", np.zeros((1,) * (2 + len(axes)), dtype=np.float32))
         return b.repeat(zero, (b.shapes[x][0], b.shapes[weights][0], *(-(-axis.made // axis.stride) for axis in axes)))

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of volumes: as images whose channels include neighbours in depth, or axis by axis."""
+"""Rules for convolutions and pooling of volumes: as images whose channels include neighbours in depth, or axis by axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _three(given: int | Sequence[int]) -> tuple[int, int, int]:
-    """(depth, height, width) from three numbers, or from one number for all."""
+    """Return (depth, height, width) from three numbers, or from one number for all."""
     return (given, given, given) if isinstance(given, int) else (given[0], given[len(given) // 2], given[-1])
 
 
@@ -39,7 +39,7 @@ def _conv3d_padded(
 def _conv3d(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
-    """Convolution of x [n, c, d, h, w] with weights [k, c/groups, t, r, s], as a convolution of images with t c channels."""
+    """Add the convolution of x [n, c, d, h, w] with weights [k, c/groups, t, r, s], as one of images with t * c channels."""
     (deep, *by), (before, *edges), (apart, *wide) = map(_three, (stride, padding, dilation))
     k, _, taps, r, s = b.shapes[w]
     x = padded(b, x, 2, before, before, 0.0) if before else x
@@ -62,7 +62,7 @@ def _transposed(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, more: Any = 0, groups: int = 1,
     dilation: Any = 1,
 ) -> str:  # fmt: skip
-    """Transposed convolution of x [n, c, d, h, w] with weights [c, k/groups, t, r, s]."""
+    """Add the transposed convolution of x [n, c, d, h, w] with weights [c, k/groups, t, r, s]."""
     sizes = _three(stride), _three(padding), _three(dilation), _three(more)
     made = transposed(b, x, w, lambda *given: _conv3d(*given[:3], dilation=given[3], groups=groups), *sizes, groups)
     return made if bias is None else b.call("add", made, b.reshape(bias, (b.shapes[made][1], 1, 1, 1)))
@@ -71,9 +71,9 @@ def _transposed(
 def _axis_by_axis(
     b: Builder, x: str, rule: Any, size: Any, stride: Any, padding: Any, flat_more: Sequence[Any], deep_more: Sequence[Any]
 ) -> str:
-    """Pool along height and width, then along depth, each time with `rule`, which pools images.
+    """Pool a volume along height and width, then along depth, each time with `rule`, which pools images.
 
-    Its further arguments are `flat_more` the first time and `deep_more` the second time.
+    Further arguments of `rule` are `flat_more` the first time and `deep_more` the second time.
     """
     sizes, strides, edges = _three(size), _three(stride or size), _three(padding)
     shape = b.shapes[x]

@@ -1,4 +1,4 @@
-"""Convolutions, transposed convolutions and average pooling of images. Signals are images of height 1."""
+"""Rules for convolutions, transposed convolutions and average pooling of images. Signals are images of height 1."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Pair = tuple[int, int]
 
 
 def pair(given: int | Sequence[int]) -> tuple[int, int]:
-    """(height, width) from two numbers, or from one number for both."""
+    """Return (height, width) from two numbers, or from one number for both."""
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
 
 def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, weights, ..) to accept an x without batch axis. The result then has none either."""
+    """Decorate a rule of (builder, x, weights, ..) so that x may lack the batch axis. The result then lacks it too."""
 
     def of_any(b: Builder, x: str, w: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == len(b.shapes[w]):
@@ -43,7 +43,7 @@ def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
 def convolved(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
-    """Convolution of images x [n, c, h, w] with weights [k, c/groups, r, s]."""
+    """Add the convolution of images x [n, c, h, w] with weights [k, c/groups, r, s]."""
     (n, c, height, width), (k, _, r, s) = b.shapes[x], b.shapes[w]
     sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=pair(stride), padding=pair(padding))
     if groups == c == k and pair(dilation) == (1, 1):
@@ -76,7 +76,7 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows tile the output, else one per phase."""
+    """Add a transposed convolution with weights [c, k/groups, r, s]. If windows do not overlap, it is one matrix product."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
@@ -91,7 +91,10 @@ def _transposed(
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of pooling along one axis. If `up`, their number is rounded up, and the last may reach beyond the padding."""
+    """Windows of pooling along one axis.
+
+    If `up`, their number is rounded up, and the last may reach beyond the padding.
+    """
 
     extent: int
     size: int
@@ -101,38 +104,38 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """Number of windows. The last begins inside the axis or in the padding before it."""
+        """Return the number of windows. The last begins inside the axis or in the padding before it."""
         room = self.extent + 2 * self.padding - self.size
         found = (-(-room // self.stride) if self.up else room // self.stride) + 1
         return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
 
     @property
     def behind(self) -> int:
-        """Number of elements that the last window reads beyond the padding."""
+        """Return the number of elements that the last window reads beyond the padding."""
         return max((self.count - 1) * self.stride + self.size - self.extent - 2 * self.padding, 0)
 
     def elements(self, with_padding: bool) -> np.ndarray:
-        """Number of elements of each window inside the axis, or inside the axis and its padding: int [count]."""
+        """Return how many elements of each window are inside the axis, or inside the axis and its padding: int [count]."""
         start = np.arange(self.count) * self.stride - self.padding
         low, high = (-self.padding, self.extent + self.padding) if with_padding else (0, self.extent)
         return np.minimum(start + self.size, high) - np.maximum(start, low)
 
 
 def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[Windows]:
-    """Windows along height and width."""
+    """Return the windows of a pooling along height and along width. `up` rounds their numbers up."""
     own = zip(b.shapes[x][-2:], pair(size), pair(stride or size), pair(padding), strict=True)
     return [Windows(*one, up) for one in own]
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """The images, with `value` in their padding and in the elements that windows read beyond it."""
+    """Pad images with `value`, also with the elements that windows read beyond the padding."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
 
 
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
-    """Decorate a rule of (builder, x, ..) to accept an x without batch axis. The result then has none either."""
+    """Decorate a rule of (builder, x, ..) so that x may lack the batch axis. The result then lacks it too."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == 4:
@@ -151,7 +154,7 @@ def averaged(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> str:  # fmt: skip
-    """Average pooling of images: the mean of every window."""
+    """Add average pooling of images: the mean of every window."""
     windows = windows_along(b, x, size, stride, padding, ceil_mode)
     rows, columns = (one.elements(count_include_pad) for one in windows)
     whole = windows[0].size * windows[1].size
@@ -177,13 +180,16 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
 
 
 def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
-    """(index of the first element, index after the last element) of `to` windows of adaptive pooling, int [to] each."""
+    """Return the `to` windows of adaptive pooling along `extent` elements, as two arrays int [to].
+
+    They are the index of each window's first element, and the index after its last.
+    """
     numbers = np.arange(to)
     return numbers * extent // to, -(-(numbers + 1) * extent // to)
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Means along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
+    """Compute the means along an axis over the `to` windows of adaptive pooling. Neighbouring windows may share an element."""
     shape = b.shapes[x]
     first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
@@ -196,9 +202,10 @@ def means_to(b: Builder, x: str, axis: int, to: int) -> str:
 
 
 def windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
-    """(elements of windows, with the axis as two axes [windows, size]; indices, int [windows, size]).
+    """Add the elements of windows along an axis, which becomes two axes [windows, size].
 
-    A shorter window repeats its last element, but its indices continue.
+    Return (name of the elements, their indices int [windows, size]). A shorter window repeats its last element, but its indices
+    continue.
     """
     places = first[:, None] + np.arange((last - first).max())
     return take(b, x, [axis], np.minimum(places, last[:, None] - 1)), places
