@@ -13,7 +13,7 @@ BERT, whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
 
 A direct convolution with vectors over channels reads a few pixels of one channel's plane after another. If all planes exceed half
 of L2, each step prefetches the pixels of a later step. On one thread of a Zen 4 a convolution of 64x64 from 256 to 256 channels,
-3x3, then takes 0.94 to 0.97 of the time.
+3x3, then takes 0.97 of the time, one of 64x64 from 512 channels 0.95.
 """
 
 from __future__ import annotations
