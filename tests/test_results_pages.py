@@ -173,6 +173,15 @@ def test_networks_of_bfloat16_are_told_as_they_were_timed() -> None:
         assert f"{mean:.2f} times as fast as {PEERS[peer]}" in page
 
 
+def test_networks_of_int8_are_told_as_they_were_timed() -> None:
+    page = (ROOT / "docs/results/processors.md").read_text(encoding="utf-8")
+    rows = [row for row in read_rows(ROOT / "results/host/networks_zen4_int8_one_thread.jsonl") if row["kind"] == "network"]
+    assert len(rows) == 5 and {row["network"] for row in rows if row["missing"]} == {"resnet50"}
+    for row in rows:
+        over = {peer: f"{ratio['median']:.{2 if ratio['median'] < 10 else 1}f}" for peer, ratio in row["over"].items()}
+        assert f"s: {over.get('inductor', 'torch.compile fails')}, {over['onnxruntime']} |" in page, row["network"]
+
+
 def of_study() -> Iterator[str]:
     """README's sentences about learned policies and the traverser on an H200."""
     line, trials = headline_page.primary(scores.read(H200)), read_rows(H200 / "trials.jsonl.gz")
