@@ -84,7 +84,7 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def widened(width: int) -> str:
-    """Return C text that loads int8 elements as integers by an instruction of x86, before the plain alternative.
+    """Return C text that loads int8 elements by an instruction of x86, before the plain alternative.
 
     gcc 12 converts the vector extension's 8 and 4 bytes one by one: pooling took four times as long.
     """
@@ -96,7 +96,8 @@ def widened(width: int) -> str:
     {word} word;
     memcpy(&word, p, sizeof word);
     const words all = {{word{zeros}}};
-    return (vec{width}){_NEAREST[width][1]}_cvtepi8_epi32((__m128i)all);
+    typedef int32_t ints __attribute__((vector_size({4 * width})));
+    return __builtin_convertvector((ints){_NEAREST[width][1]}_cvtepi8_epi32((__m128i)all), vec{width});
 #else
 """
 
@@ -110,7 +111,9 @@ def masked_load(width: int) -> dict[str, object]:
     text = f"""#if defined(__AVX512BW__) && defined(__AVX512VL__)
     const {integer} at = {prefix}_add_epi32({prefix}_setr_epi32({lanes}), {prefix}_set1_epi32((int)index));
     const __mmask16 keep = {prefix}_cmplt_epu32_mask(at, {prefix}_set1_epi32((int)size));
-    return (vec{width}){prefix}_cvtepi8_epi32(_mm_mask_loadu_epi8(_mm_set1_epi8(fill), keep, p));
+    typedef int32_t ints __attribute__((vector_size({4 * width})));
+    const ints all = (ints){prefix}_cvtepi8_epi32(_mm_mask_loadu_epi8(_mm_set1_epi8(fill), keep, p));
+    return __builtin_convertvector(all, vec{width});
 #else
 """
     return {"masked_load": text, "end": "#endif\n"}
