@@ -31,6 +31,22 @@ static inline vec{w} words_of_{w}(vec{w} a, vec{w} b, vec{w} c, vec{w} d) {
 #endif
 }
 """
+PART = """/* The first `count` bytes, 1 to 8 (a constant), then zeros: in memory, a wide load after narrow stores would wait. */
+static inline __attribute__((always_inline)) int64_t part_of(const int8_t *p, unsigned long count) {
+    uint64_t all = 0;
+    uint32_t low, high;
+    if (count >= 8) {
+        memcpy(&all, p, 8);
+    } else if (count >= 4) {
+        memcpy(&low, p, 4);
+        memcpy(&high, p + count - 4, 4);
+        all = low | (uint64_t)high << (8 * count - 32);
+    } else {
+        for (unsigned long i = 0; i < count; i++) all |= (uint64_t)(uint8_t)p[i] << 8 * i;
+    }
+    return (int64_t)all;
+}
+"""
 _ORDER = "0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703"
 """Bytes 0, 4, 8 and 12 of a block, then 1, 5, 9 and 13, and so on."""
 _X86 = {16: ("_mm512", "__AVX512BW__"), 8: ("_mm256", "__AVX2__"), 4: ("_mm", "__SSSE3__")}
@@ -91,11 +107,13 @@ def _gather(count: int, name: str, width: int) -> str:
         "/* The `count` bytes at p + lane * stride in the words x[..][lane], then zeros; `count` is a constant. */",
         f"static inline __attribute__((always_inline)) void gather_{name}words_{width}(const int8_t *p, long stride,",
         f"    unsigned long count, vec{width} *x) {{",
-        *([_LONGS] if count == 2 else []),
+        *([_LONGS] if count > 1 else []),
     ]
     for lane in range(width):
-        lines.append(f"    {_KINDS[count]} c{lane} = {'{0}' if count == _BLOCK else '0'};")
-        lines.append(f"    memcpy(&c{lane}, p + {lane} * stride, count);")
+        at = f"p + {lane} * stride"
+        halves = f"(vec4)(longs){{part_of({at}, 8), part_of({at} + 8, count - 8)}}"
+        text = halves if count == _BLOCK else f"({_KINDS[count]})part_of({at}, count)"
+        lines.append(f"    const {_KINDS[count]} c{lane} = {text};")
     if count == 1:
         return "\n".join([*lines, f"    x[0] = (vec{width}){{{', '.join(f'c{lane}' for lane in range(width))}}};", "}", ""])
     for vector in range(count):

@@ -27,14 +27,22 @@ static inline int32_t word_part(const int8_t *p, unsigned long count) {
 
 INTERLEAVE = """typedef int8_t bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 
+/* The first `count` bytes, 4, 8 or 16. */
+static inline __attribute__((always_inline)) bytes16 bytes_of(const int8_t *p, unsigned long count) {
+    typedef int64_t longs __attribute__((vector_size(16)));
+    int64_t eight = 0;
+    int32_t four = 0;
+    if (count == 16) return *(const bytes16 *)p;
+    if (count == 8) memcpy(&eight, p, 8);
+    else memcpy(&four, p, 4);
+    const longs all = {count == 8 ? eight : four, 0};
+    return (bytes16)all;
+}
+
 /* packed[4 * i] to packed[4 * i + 3] are a[i] to d[i], with the bits of `flip` turned over, for i < count: 4, 8 or 16. */
 static inline __attribute__((always_inline)) void interleave(const int8_t *a, const int8_t *b, const int8_t *c, const int8_t *d,
                                                              unsigned long count, int8_t flip, int8_t *packed) {
-    bytes16 x[] = {{0}, {0}, {0}, {0}};
-    memcpy(&x[0], a, count);
-    memcpy(&x[1], b, count);
-    memcpy(&x[2], c, count);
-    memcpy(&x[3], d, count);
+    const bytes16 x[] = {bytes_of(a, count), bytes_of(b, count), bytes_of(c, count), bytes_of(d, count)};
     const bytes16 ab_low = __builtin_shufflevector(x[0], x[1], {byte_low}) ^ flip;
     const bytes16 cd_low = __builtin_shufflevector(x[2], x[3], {byte_low}) ^ flip;
     *(bytes16 *)packed = __builtin_shufflevector(ab_low, cd_low, {pair_low});
