@@ -69,8 +69,10 @@ SCALARS = {
 _NEAREST = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE2__", "_mm")}
 """Lanes -> (macro, prefix) of the instruction that rounds floats to the nearest integers, ties to even."""
 
-_WORDS = {8: ("__AVX2__", "int64_t", ", 0"), 4: ("__SSE4_1__", "int32_t", ", 0, 0, 0")}
-"""Lanes -> (macro, C type of as many bytes, other words of 128 bits)."""
+_WORDS = {16: ("__AVX512F__", "int64_t"), 8: ("__AVX2__", "int64_t"), 4: ("__SSE4_1__", "int32_t")}
+"""Lanes -> (macro of the instruction that widens as many bytes of 128 bits, C type of up to 8 of these bytes)."""
+
+
 
 
 def intrinsics(width: int) -> dict[str, object]:
@@ -86,17 +88,17 @@ def intrinsics(width: int) -> dict[str, object]:
 def widened(width: int) -> str:
     """Return C text that loads int8 elements by an instruction of x86, before the plain alternative.
 
-    gcc 12 converts the vector extension's 8 and 4 bytes one by one: pooling took four times as long.
+    gcc 12 often converts the vector extension's bytes one by one: max pooling took four times as long.
     """
     if width not in _WORDS:
         return ""
-    macro, word, zeros = _WORDS[width]
+    macro, word = _WORDS[width]
+    part = f"{word} word;\n    memcpy(&word, p, sizeof word);\n    const words all = {{word}};"
+    part = part if width < 16 else "words all;\n    memcpy(&all, p, sizeof all);"
     return f"""#ifdef {macro}
     typedef {word} words __attribute__((vector_size(16)));
-    {word} word;
-    memcpy(&word, p, sizeof word);
-    const words all = {{word{zeros}}};
     typedef int32_t ints __attribute__((vector_size({4 * width})));
+    {part}
     return __builtin_convertvector((ints){_NEAREST[width][1]}_cvtepi8_epi32((__m128i)all), vec{width});
 #else
 """
