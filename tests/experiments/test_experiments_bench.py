@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from agents.cli.arguments import CONF, compose
 from experiments.benches.bench import bench, suites
-from experiments.benches.construct import best_known
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
 from experiments.benches.networks.profile import sheet
 from experiments.networks.suite import inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
-from gensor_gym.construction import ConstructionGraph
-from gensor_gym.exact.shipped import certificate_of
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.thorough import thorough_but
 
@@ -33,7 +28,6 @@ TINY = {
         "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
         "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
     ],  # fmt: skip
-    "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
@@ -49,13 +43,7 @@ TINY = {
         "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
         "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
-    "repeatability": [
-        "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
-        "repeatability.operator=gemm(m=16, n=24, k=20)",
-    ],  # fmt: skip
-    "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
     "static": [],
-    "uniform": ["uniform.operators=[gemm(m=512, n=512, k=512)]", "uniform.episodes=8", "uniform.tries=4"],
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -195,33 +183,6 @@ def test_env(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Episodes last to the horizon where the best so far counts, and their best is no worse than the best of one program each."""
-    rows = {row["reward"]: row for row in run_suite("uniform", tmp_path)}
-    assert list(rows) == ["final", "best_so_far"]
-    horizon = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200").horizon
-    assert rows["best_so_far"]["steps_of_an_episode"] == horizon > 3 * rows["final"]["steps_of_an_episode"]
-    assert all(0 < row["regret_of_best"] < row["regret"] for row in rows.values())
-    assert rows["final"]["programs_paid_for"] == 1.0 and rows["best_so_far"]["programs_paid_for"] > 3
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-2].startswith("| final |") and shown[-1].startswith("| best_so_far |")
-    with pytest.raises(ValueError, match="no certified optimum"):
-        run_suite("uniform", tmp_path, "uniform.operators=[gemm(m=24, n=16, k=40)]")
-
-
-@pytest.mark.thorough
-def test_construct(tmp_path: Path) -> None:
-    rows = run_suite("construct", tmp_path)
-    assert [row["kind"] for row in rows] == ["shape", "shape", "all"]
-    for row in rows[:2]:
-        assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
-        assert row["markov"]["visited_per_walk"] < row["markov"]["visited"]
-        assert 1.0 <= row["descents_48"]["over_best_known"] <= row["descents_12"]["over_best_known"]
-    regrets = [math.log(row["descents_12"]["over_best_known"]) for row in rows[:2]]
-    assert rows[2]["descents_12"]["iqm_regret"] == pytest.approx(sum(regrets) / 2)
-
-
-@pytest.mark.thorough
 def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, whole = run_suite("kernels", tmp_path)
     monkeypatch.setattr("experiments.benches.kernels._shape", None)
@@ -276,40 +237,6 @@ def test_static(tmp_path: Path) -> None:
     OmegaConf.update(config, "static.families.gemv", {"register": [3, 1], "block": [4, 1], "knobs": {}}, force_add=True)
     with pytest.raises(ValueError, match="is not legal"):
         bench(config)
-
-
-@pytest.mark.thorough
-def test_replay(tmp_path: Path) -> None:
-    search, whole = run_suite("replay", tmp_path)
-    assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]
-    assert whole["live_over_recorded"] == pytest.approx(search["live_s"] / search["recorded_s"])
-    with pytest.raises(ValueError, match="nothing_1c"):
-        run_suite("replay", tmp_path, "replay.machine=nothing_1c")
-
-
-@pytest.mark.thorough
-def test_repeatability(tmp_path: Path) -> None:
-    *pairs, whole = run_suite("repeatability", tmp_path)
-    kinds = [row["kind"] for row in pairs]
-    assert kinds == ["same"] * 3 + ["longer", "longer_same_run"] * 2
-    for row in pairs:
-        for way in ("quiet", "paired", "anchored"):
-            assert 0 < row[way]["low"] <= row[way]["ratio"] <= row[way]["high"]
-            assert row[way]["verdict"] in ("FASTER", "SLOWER", "SAME", "AMBIGUOUS")
-    # Within a run the anchor of a round divides both sides.
-    assert all(row["paired"]["ratio"] == pytest.approx(row["anchored"]["ratio"]) for row in pairs if "run" in row["kind"])
-    assert (whole["same"]["of"], whole["longer"]["of"], whole["longer_same_run"]["of"]) == (3, 2, 2)
-    assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
-
-
-@pytest.mark.thorough
-def test_descent_comes_near_the_enumerated_optimum() -> None:
-    graph = ConstructionGraph("gemm(m=64, n=48, k=32)", "h200", "gensor")
-    optimum, certified = best_known(graph, 10**9, 1, np.random.default_rng(0))
-    found, searched = best_known(graph, 1, 8, np.random.default_rng(0))
-    assert certified and not searched and optimum <= found <= 1.05 * optimum
-    shipped = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200", "gensor")
-    assert best_known(shipped, 1, 1, np.random.default_rng(0)) == (certificate_of(shipped).optimum, True)
 
 
 @pytest.mark.thorough
