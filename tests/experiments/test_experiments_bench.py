@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from agents.cli.arguments import CONF, compose
+from agents.runs.journal import read_rows
 from experiments.benches.bench import bench, suites
+from experiments.benches.environment import parts
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
+from experiments.benches.lines import Lines
 from experiments.benches.networks.profile import sheet
+from experiments.benches.static import COLUMNS, page
 from experiments.networks.suite import inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.terms import NUM_TERMS, TERMS
+from gensor_gym.graph.schedule import Schedule
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.thorough import thorough_but
 
 pytestmark = COARSE_FIGURES
+
 TINY = {
     "env": [
         "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
@@ -252,3 +262,54 @@ def test_sets_of_shapes_can_be_chosen() -> None:
     chosen, default = compose(["+bench=kernels_int8"], "bench").kernels, compose([], "bench").kernels
     assert set(chosen) == set(default) and list(chosen.shapes) != list(default.shapes)
     assert len(operators.resolve(list(chosen.shapes))) >= 4
+
+
+TASK = {"operator": "conv2d(n=1, c=8, h=14, w=14, k=8, r=3, s=3, padding=1)", "hardware": "cascade_lake", "space": "extended"}
+
+
+def states(count: int) -> tuple[ConstructionGraph, np.ndarray]:
+    graph, rng = ConstructionGraph(*TASK.values()), np.random.default_rng(0)
+    return graph, graph.stack([graph.random_schedule(rng) for _ in range(count)])
+
+
+def test_parts_are_those_of_the_graph() -> None:
+    graph, rows = states(16)
+    ints, floats = graph.tables.ints, graph.tables.floats
+    terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
+    parts._model(rows, ints, floats, graph.room(), terms, latencies)
+    np.testing.assert_array_equal(latencies, graph.latencies(rows))
+    assert dict(zip(TERMS, terms[3], strict=True)) == graph.terms(Schedule(rows[3]))
+
+
+def test_a_line_has_all_parts(tmp_path: Path) -> None:
+    emit = Lines(tmp_path / "env.jsonl", "env")
+    parts.run(*states(8), TASK, 3, emit)
+    (row,) = emit.rows
+    for part in ("model_us", "mask_us", "observation_us"):
+        times: dict = row[part]  # type: ignore[assignment]
+        assert 0.0 <= times["low"] <= times["median"] <= times["high"]
+    assert row["num_envs"] == 8 and row["hardware"] == "cascade_lake"
+
+
+STATIC = Path(__file__).resolve().parents[2] / "results/static"
+
+
+def kernel(**changed: Any) -> dict[str, Any]:
+    return {
+        "kind": "kernel", "family": "one", "arch": "sm_90", "registers": 40, "spill_bytes": 0, "serialised": False, "loss": "",
+        "main_loop": 0, "multiply_add_share": 0.0, **changed,
+    }  # fmt: skip
+
+
+def test_a_row_for_each_kernel() -> None:
+    spilled = kernel(family="two", spill_bytes=8, loss="spills", main_loop=50, multiply_add_share=0.5, instructions_of_step=25)
+    text = page([{"kind": "machine", "nvrtc": "13.0"}, kernel(), spilled, {"kind": "all"}])
+    assert "2 kernels of every family by NVRTC 13.0, of which 1 would be pruned" in text
+    assert "| two | sm_90 | 40 | 8 | no | 50 | 50 % | 25 |  |" in text and "| one | sm_90 | 40 | 0 | no |  |  |  |  |" in text
+    assert all(line.count("|") == len(COLUMNS) + 1 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_the_page_is_what_the_shipped_lines_say() -> None:
+    lines = read_rows(STATIC / "static.jsonl")
+    assert (STATIC / "static.md").read_text() == page(lines)
+    assert not any(line["loss"] or line["serialised"] for line in lines if line["kind"] == "kernel")

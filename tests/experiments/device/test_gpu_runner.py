@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shlex
+import signal
+import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
-from experiments.device import gpu, stages, table, wheels
+from experiments.device import gpu, sanitize, stages, table, wheels
+from experiments.device.card import gpu_state
 from experiments.device.context import Context, StageJournal
+from experiments.device.lease import RESULTS
 from experiments.device.report import write_summary
 from experiments.device.runner import Outcome, Stage, run_stages
 from experiments.device.stages.families import covering, features
@@ -198,3 +207,103 @@ def test_families_use_every_value_of_every_knob() -> None:
     assert expected <= seen
     assert {"shared=none", "shared=some", "shared=opt-in", "launches=1", "launches=2", "odd threads=True"} <= seen
     assert {"shares, cluster=1", "shares, cluster=2"} <= seen
+
+
+LACKING = """
+import runpy, sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "gymnasium" and "experiments.device.wheels" not in sys.modules:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Lacking())
+sys.argv = ["gpu", "stages="]
+runpy.run_module("experiments.gpu", run_name="__main__", alter_sys=True)
+"""
+"""The command, where gymnasium is there only once wheels have been looked for."""
+
+
+def test_wheels_come_before_the_command_line() -> None:
+    """`python -m experiments.gpu` ended with "No module named 'gymnasium'": plugins were loaded before wheels were unpacked."""
+    if gpu_state():
+        pytest.skip("a GPU is there")
+    done = subprocess.run([sys.executable, "-c", LACKING], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "needs a machine with an NVIDIA GPU" in done.stderr
+
+
+def begun(words: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.support.gpu_command", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+
+
+def rows_of(out: Path) -> list[dict]:
+    if not (out / RESULTS).exists():
+        return []
+    with tarfile.open(out / RESULTS) as tar:
+        names = tar.getnames()
+        data = tar.extractfile("correctness.jsonl").read() if "correctness.jsonl" in names else b""  # type: ignore[union-attr]
+    return [json.loads(line) for line in data.splitlines()]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_in_the_middle_and_given_again(number: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with begun([f"out={out}", "stages=correctness", "hardware=h200", "deadline_s=100"]) as process:
+        deadline = time.monotonic() + 100
+        while len(rows_of(out)) < 5 and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        time.sleep(random.uniform(0.0, 0.4))
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+    first = rows_of(out)
+    time.sleep(0.5)
+    assert rows_of(out) == first and len(first) >= 5
+    assert process.returncode == 130 and "Traceback" not in said, said
+    last = said.splitlines()[-1]
+    assert last.startswith("Stopped. This goes on from there: gensor gpu "), said
+    assert not json.loads((out / "summary.json").read_text())["complete"]
+    with begun(shlex.split(last.partition("gensor gpu ")[2])) as process:
+        said = process.communicate(timeout=200)[1]
+    assert process.returncode == 0, said
+    rows = rows_of(out)
+    keys = [row["key"] for row in rows]
+    assert len(rows) > len(first) and len(set(keys)) == len(keys)
+    assert [row for row in rows if row["key"] in {row["key"] for row in first}] == first
+    assert json.loads((out / "summary.json").read_text())["stages"]["correctness"]["status"] == "done"
+
+
+def archive(tmp_path: Path) -> Any:
+    """Three kernels that were compiled, and one that travelled as text."""
+    schedules = {"a": "persistent=2", "b": "persistent=2 cluster=2", "c": "persistent=1", "d": "persistent=2"}
+    sizes = {"a": 64, "b": 32, "c": 96, "d": 128}
+    rows = [
+        {"digest": d, "group": "never_run", "schedule": text, "operator": f"gemm(m={sizes[d]}, n=64, k=64)"}
+        for d, text in schedules.items()
+    ]
+    compiled = {d: {"digest": d} for d in "abc"}
+    return SimpleNamespace(proposals=rows, rows=compiled, built=lambda d: SimpleNamespace(path=str(tmp_path / d)))
+
+
+def test_one_of_each_kind_that_is_compiled_is_chosen(tmp_path: Path) -> None:
+    found = sanitize.chosen(archive(tmp_path))
+    assert {kind: row["digest"] for kind, row in found.items()} == {"shares": "a", "shares in clusters": "b"}
+
+
+@pytest.mark.thorough
+def test_it_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words and exit code of what ended, and of what was killed."""
+    tool = tmp_path / "tool"
+    monkeypatch.setattr(sanitize, "SANITIZER", (str(tool),))
+    assert sanitize.sanitize(archive(tmp_path), tmp_path) == []
+    wait = "time.sleep(60 if '_1' in sys.argv[-1] else 0)"
+    lines = ("import sys, time", "print(sys.argv[-1], flush=True)", wait, "sys.exit(9)")
+    tool.write_text("\n".join([f"#!{sys.executable}", *lines]))
+    tool.chmod(0o755)
+    ended, killed = sanitize.sanitize(archive(tmp_path), tmp_path, 2.0)
+    assert ended["kind"] == "shares" and ended["code"] == 9 and "sanitized_0.json" in ended["words"]
+    assert killed["code"] < 0 and killed["words"].endswith("killed after 2 s") and killed["seconds"] < 10

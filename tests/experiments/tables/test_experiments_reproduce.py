@@ -1,4 +1,4 @@
-"""Tables of papers: published numbers stand beside ours, labelled as what they are."""
+"""Tables of papers: found by name, stamped, of today's model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.cli.arguments import compose
-from experiments.tables.reproduce import known, reproduce, show
+from agents.runs.settings import ROOT
+from experiments.tables.reproduce import OLDER, known, lines, mark, marked, reproduce, show
 from experiments.tables.table import Stamp, Table
 
 
@@ -48,3 +49,23 @@ def test_a_table_says_how_its_numbers_came_about() -> None:
     assert "stamp: predicted" in console.file.getvalue()  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="1 cells"):
         Table("T", Stamp.REPLICATED, ("what", "ours"), (("a",),), ())
+
+
+SEARCHED = ("gensor_*", "ansor*", "autotvm*")
+"""Pages of searches by the model of a GPU; that of IntelliGen's fused operators is of another model."""
+PAGES = [page for pattern in SEARCHED for page in sorted((ROOT / "results" / "reproduce").glob(f"{pattern}.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_predicted_page_is_of_the_trees_model(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if OLDER in text:
+        return
+    found = dict(marked(text))
+    assert found, f"{page.name} names no model: expected a line such as {lines(['rtx4090'])[0]!r}"
+    assert found == {name: mark(name) for name in found}, f"make {page.name} again: gensor reproduce table={page.stem}"
+
+
+def test_a_mark_follows_the_machine() -> None:
+    assert mark("rtx4090") != mark("orin_nano")
+    assert dict(marked(lines(["rtx4090"])[0])) == {"rtx4090": mark("rtx4090")}
