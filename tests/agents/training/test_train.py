@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import random
-import signal
 import sys
 import zipfile
 from collections import deque
@@ -22,7 +20,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents import get_strategy
-from agents.cli.stopping import asked, stoppable
 from agents.policies.training_tasks import is_current
 from agents.runs.journal import read_rows
 from agents.training import train
@@ -97,35 +94,6 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
     assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == whole.num_timesteps == 1920
     other = learn(config | {"seed": 1, "eval_every": 0}, tmp_path / "other")
     assert not np.array_equal(weights(other), weights(whole))
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("heard")
-def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each ends the process with a checkpoint, wherever it comes; no step is lost, and the numbers are those of one run."""
-    config = configuration(*SMALL["ppo"], "checkpoint_every=0")
-    whole = learn(config, tmp_path / "whole")
-    rng, rollout = np.random.default_rng(7), 16 * 8
-    moments = [rollout * k + 8 * int(rng.integers(1, 16)) for k in sorted(rng.choice(14, 10, replace=False))]
-    go_on, left, stops = Watch._on_step, list(moments), []
-
-    def interrupted(self: Watch) -> bool:
-        if left and self.num_timesteps >= left[0] and not asked():
-            left.pop(0)
-            os.kill(os.getpid(), signal.SIGINT)
-        return go_on(self)
-
-    monkeypatch.setattr(Watch, "_on_step", interrupted)
-    while left:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with pytest.raises(SystemExit) as ended, stoppable("again"):
-            learn(config, tmp_path / "parts")
-        stops.append(ended.value.code)
-    with stoppable("again"):
-        parts = learn(config, tmp_path / "parts")
-    assert stops == [130] * 10
-    assert curves(tmp_path / "parts") == curves(tmp_path / "whole")
-    assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == 1920
 
 
 def test_a_training_ends_with_a_whole_rollout() -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agents.cli.arguments import CONF, compose
+from agents.cli.arguments import compose
 from agents.runs.journal import locked
 from agents.runs.settings import settings_of
 from agents.runs.sheets.sheet import Sheet
@@ -95,48 +92,6 @@ def test_what_is_done_is_not_done_again(done: tuple[SearchStudy, dict], monkeypa
     assert (study.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
     assert again["strategies"]["exhaustive"]["regret"] == summary["strategies"]["exhaustive"]["regret"]
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
-
-
-@pytest.mark.thorough
-def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process is left behind, and the second run does what the first did not."""
-    words = [f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]
-    command = [sys.executable, "-m", "experiments", "study", *SMALL, *words]
-    process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 100
-    while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    children = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == process.pid]
-    process.kill()
-    process.wait()
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
-    assert 2 <= len(before) < 24 and children
-    while any(_parent(Path(f"/proc/{child}/stat")) is not None for child in children) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
-    search_here(monkeypatch)
-    _run(_study(tmp_path, *words[1:]))
-    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
-    assert len(after) == 24 and {path: after[path] for path in before} == before
-
-
-def _parent(stat: Path) -> int | None:
-    """The parent of a living process."""
-    try:
-        state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state == "Z" else int(parent)
-
-
-@pytest.mark.thorough
-def test_one_process_and_two_say_the_same(done: tuple[SearchStudy, dict], tmp_path: Path) -> None:
-    _, summary = done
-    two = _run(_study(tmp_path, "study.workers=2", "figures=false"))
-    for name, line in summary["strategies"].items():
-        assert two["strategies"][name]["regret"] == line["regret"]
-        assert two["strategies"][name]["evaluations"] == line["evaluations"]
 
 
 def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
