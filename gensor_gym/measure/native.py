@@ -114,9 +114,9 @@ class NativeBackend:
         return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """Correct the status of a measurement that is IMPLAUSIBLE only because this machine's measured rates are outdated.
+        """Return a measurement with status OK if it is IMPLAUSIBLE only because this machine's measured rates are outdated.
 
-        Return it with status OK in this case, else unchanged.
+        Any other measurement is returned unchanged.
         """
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):
