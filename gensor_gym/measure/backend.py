@@ -127,7 +127,7 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """Return a decorator that registers a class or function that makes a Backend from no arguments. ValueError for a taken name."""
+    """Return a decorator for a class or function that makes a Backend without arguments. ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
