@@ -153,7 +153,7 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Return how many of `blocks` are launched: all, or with a persistent kernel as many as the device runs at once (`places`)."""
+    """Return how many of `blocks` are launched: all, or for a persistent kernel at most `places`, those that run at once."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 

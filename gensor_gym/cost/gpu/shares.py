@@ -23,7 +23,7 @@ def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Return how many blocks share the steps of `blocks` tiles, in whole clusters: as many as fit, each with at least one step."""
+    """Return how many blocks share the steps of `blocks` tiles, in whole clusters: at most `places`, each with a step or more."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 

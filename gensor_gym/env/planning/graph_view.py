@@ -11,7 +11,7 @@ from gensor_gym.networks.planning.graph import PlanGraph
 from gensor_gym.networks.planning.state import State
 
 EDGE_FEATURES = 3
-"""Number of edge features: whether both nodes are in one piece, whether the cursor is there, whether it starts at the plan."""
+"""Number of edge features: whether both nodes are in one piece, whether the cursor is at it, whether it starts at the plan."""
 
 
 class PlanGraphView:
