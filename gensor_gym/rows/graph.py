@@ -47,7 +47,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], legality of the actions bool [B])."""
 
     @abstractmethod
     def latencies(self, rows: np.ndarray) -> np.ndarray:
