@@ -12,7 +12,7 @@ from gensor_gym.operators.types import Operator
 def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     """Return the name of the vector [channels] that value `name` repeats along all other axes of `op`'s output.
 
-    None if value `name` is no such broadcast.
+    None if `name` is no such broadcast.
     """
     values = graph.values
     node, extent = graph.makers.get(name), op.output.shape[op.channel_dimension]

@@ -77,7 +77,7 @@ def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
 
 
 def _lowest(row: np.ndarray) -> np.ndarray:
-    """Return the row of a schedule's program at the lowest level under construction that yields this program."""
+    """Return a row of the same program whose level under construction is as low as possible."""
     row = row.copy()
     tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
     while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():

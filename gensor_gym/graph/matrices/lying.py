@@ -127,7 +127,7 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 def images_axis(op: Operator) -> int:
     """Return the axis over the images of a batch, if a wgmma may compute columns of several images at once; else -1.
 
-    They can for a convolution with a window of one element that is read in place as a product. Columns of several images are
+    A wgmma may for a convolution with a window of one element that is read in place as a product. Columns of several images are
     whole panels of 64 pixels. The axis does not index A.
     """
     roles = matrix_axes(op)

@@ -25,11 +25,11 @@ from gensor_gym.operators.types import Operator
 
 POINTS_PER_SECOND = 1.5e8
 STEPS_PER_SECOND = 1e6
-"""Highest rate of the emulator, for a lower bound on its time: points of the iteration space per second, and steps per second (a
+"""Highest rates of the emulator, for a lower bound on its time: points of the iteration space per second, and steps per second (a
 step is one iteration of the outer reduction by one thread).
 
-It was reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: for points
-with large register tiles, for steps with tiles of one element.
+Both were reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: that of
+points with large register tiles, that of steps with tiles of one element.
 """
 
 

@@ -73,7 +73,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Return how many trials earlier searches have spent on an operator on this machine with the present compiler.
+    """Return how many trials earlier searches have spent on an operator on this machine with the current compiler.
 
     It is the number of stored trials or, if that is larger, the budget in trials of a finished search.
     """
@@ -91,7 +91,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """Return the kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
-    LookupError if none was found with the present compiler; ValueError for an unknown operator or machine.
+    LookupError if none was found with the current compiler; ValueError for an unknown operator or machine.
     """
     operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store
