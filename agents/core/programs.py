@@ -59,7 +59,7 @@ class Programs(Coordinates):
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """Return the same program as a row [ROW] that has a tile for every memory level."""
+        """Return the program of `row` as a row [ROW] that has a tile for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:

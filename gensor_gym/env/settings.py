@@ -30,7 +30,7 @@ REWARDS = ("final", "best_so_far")
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of an environment that define its decision process and observations; operator, machine and space are not here."""
+    """Arguments of an environment that define its decision process and observations, without operator, machine and space."""
 
     backend: str
     observation: str

@@ -77,7 +77,7 @@ def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
 
 
 def _lowest(row: np.ndarray) -> np.ndarray:
-    """Return a row of the same program whose level under construction is as low as possible."""
+    """Return the program of `row` as a row with the lowest possible level under construction."""
     row = row.copy()
     tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
     while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():

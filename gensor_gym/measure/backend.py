@@ -81,7 +81,7 @@ def together(
     """Measure schedules of several operators. Return one measurement for each (operator, schedule) of `asked`, in order.
 
     A backend that implements `Together` measures all at once, and does not sample programs that `patience` rules out as too slow.
-    Others measure one operator at a time.
+    Other backends measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))

@@ -1,4 +1,4 @@
-"""Backends that run kernels: kernels are generated here; a pool compiles them, and its workers verify and time them."""
+"""Backends that run kernels: this process generates kernels; a pool compiles them, and its workers verify and time them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GPU_WARMUP = 30e-3
 
 
 class NativeBackend:
-    """Backend that generates kernels here, and lets a pool of processes compile, verify and time them."""
+    """Backend that generates kernels in this process, and lets a pool of processes compile, verify and time them."""
 
     stored = True
 
