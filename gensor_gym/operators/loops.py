@@ -178,7 +178,7 @@ class Loops:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Empty, because no input of an operator contains row indices of a table."""
+        """Limits of inputs with row indices of a table, by name: empty, because an operator has no such input."""
         return {}
 
     @property

@@ -52,7 +52,7 @@ class DeviceFused:
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if none was modified.
+        """Check whether a kernel modified its inputs, the `arrays`. Return a message that names one; empty if it did not.
 
         DeviceLost if a kernel overwrote the stored inputs, reference outputs or error bounds.
         """
