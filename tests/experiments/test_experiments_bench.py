@@ -46,7 +46,6 @@ TINY = {
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
-    "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
     "networks": [
         "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
     ],  # fmt: skip
@@ -193,17 +192,6 @@ def test_best_library_over_all_networks() -> None:
     ]
     found = overall(rows)
     assert found["over_best"]["median"] == pytest.approx(1) and found["least"] == {"network": "two", "median": 0.5}
-
-
-@pytest.mark.thorough
-def test_fused_model(tmp_path: Path) -> None:
-    """Programs are measured and ranked; a second run measures nothing."""
-    store = f"fused_model.store={tmp_path}/trials.sqlite"
-    first, second = (run_suite("fused_model", tmp_path / name, store) for name in ("first", "second"))
-    (row,) = [row for row in first if row["kind"] == "operator"]
-    assert row["failed"] == 0 and 4 <= row["programs"] <= 6 and -1 <= row["rank_correlation"] <= 1
-    assert row["best_seconds"] > 0 and 0 == row["regret"]["10"] <= row["regret"]["1"]
-    assert first == second and first[-1]["kind"] == "all" and first[-1]["operators"] == 1
 
 
 @pytest.mark.thorough
