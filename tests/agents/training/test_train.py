@@ -30,8 +30,8 @@ from agents.training.watch import Every, Watch, steps_in_all
 from experiments.tuning.sweep_table import write_table
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.sb3 import make_sb3
+from tests.support.policies_made import HELD_OUT, OPERATORS, configured, curves
 from tests.support.thorough import thorough_but
-from tests.support.trainings import HELD_OUT, OPERATORS, configured, curves
 
 pytest.importorskip("sb3_contrib")
 
