@@ -17,6 +17,7 @@ from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, elapsed, take_samples
 from gensor_gym.measure.workers.requests import Built, TrialRequest
+from gensor_gym.measure.workers.unseen import fault_of_calls
 from gensor_gym.operators.computation import Computation
 
 REPEATS = 3
@@ -190,11 +191,32 @@ def _measure(
         loaded.time(1)
         if fault := check(loaded, draws[2]):
             return wrong(fault, "on new inputs after timing")
+    if request.unseen and (kept := _on_unseen(device, loaded, request, announce)):
+        return kept
     seconds = float(np.median(samples))
     if seconds < request.floor:
         text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
         return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
     return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _on_unseen(device: Device, loaded: Loaded, request: TrialRequest, announce: Announce) -> Measurement | None:
+    """Call the kernel twice on each of three draws that it has not seen. Return the measurement if an answer is wrong, or kept."""
+    announce("reference")
+    draws = device.draws(request.built.kernel.operator, request.seed + 1)
+    digest, times = request.built.kernel.digest, []
+    with alone(device, not device.exclusive, announce), device.steady():
+        for draw in draws:
+            announce("check")
+            loaded.write(draw)
+            pair = []
+            for _ in range(2):
+                pair.append(elapsed(loaded.time, 1))
+                if fault := check(loaded, draw):
+                    return Measurement(Status.WRONG_ANSWER, error=f"on unseen inputs: {fault}", digest=digest)
+            times.append(pair)
+    fault = fault_of_calls(*map(list, zip(*times, strict=True)))
+    return Measurement(Status.IMPLAUSIBLE, error=fault, digest=digest) if fault else None
 
 
 def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: Announce) -> Measurement:
