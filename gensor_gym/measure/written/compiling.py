@@ -22,6 +22,7 @@ from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import launched
 from gensor_gym.measure.written.symbols import ACCEPTED, symbols_of
+from gensor_gym.measure.written.text import MOST_WORKSPACE
 
 SECONDS = 20
 """Time limit of a compilation in seconds. Generated kernels take 0.1 to 1 s (gcc 12, Zen 4)."""
@@ -65,6 +66,8 @@ def check_library(library: bytes) -> None:
         raise Refused(str(error)) from error
     if WHOLE not in symbols.given:
         raise Refused(f"the source has no function {WHOLE}(inputs, output, workspace, runtime)")
+    if symbols.memory > MOST_WORKSPACE:  # the worker's limit on memory does not hold for what its loader maps
+        raise Refused(f"the source has {symbols.memory} bytes of data: at most {MOST_WORKSPACE} are accepted")
     if foreign := sorted(symbols.taken - ACCEPTED):
         raise Refused(f"the source calls {', '.join(foreign)[:200]}: functions of <math.h> and <string.h>'s mem* are accepted")
 

@@ -1,13 +1,13 @@
-"""Names that a shared library takes from others and gives to others: its dynamic symbols, read from the ELF file (64 bits)."""
+"""What a shared library takes and gives: its dynamic symbols and its memory, read from the ELF file (64 bits)."""
 
 from __future__ import annotations
 
 import struct
 from typing import NamedTuple
 
-_DYNAMIC_SYMBOLS = 11
-"""Type of a section with dynamic symbols, SHT_DYNSYM of elf.h."""
-_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+_DYNAMIC_SYMBOLS, _LOADED = 11, 1
+"""Type of a section with dynamic symbols, and of a segment that is loaded: SHT_DYNSYM and PT_LOAD of elf.h."""
+_SECTION, _SEGMENT, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IIQQQQQQ"), struct.Struct("<IBBHQQ")
 _MATHS = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin fmod "
     "frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nearbyint nextafter pow remainder rint "
@@ -23,10 +23,11 @@ compilers and linkers add to every library."""
 
 
 class Symbols(NamedTuple):
-    """Names of the dynamic symbols of a library: `taken` from other libraries, and `given` to others."""
+    """Names of the dynamic symbols of a library, `taken` from other libraries and `given` to others, and its bytes of memory."""
 
     taken: frozenset[str]
     given: frozenset[str]
+    memory: int
 
 
 def symbols_of(library: bytes) -> Symbols:
@@ -34,7 +35,9 @@ def symbols_of(library: bytes) -> Symbols:
     try:
         if library[:6] != b"\x7fELF\x02\x01":
             raise ValueError("not an ELF file of 64 bits")
-        first, size, count = struct.unpack_from("<Q", library, 40)[0], *struct.unpack_from("<HH", library, 58)
+        loads, first = struct.unpack_from("<QQ", library, 32)
+        load_size, load_count, size, count = struct.unpack_from("<HHHH", library, 54)
+        segments = [_SEGMENT.unpack_from(library, loads + load_size * number) for number in range(load_count)]
         sections = [_SECTION.unpack_from(library, first + size * number) for number in range(count)]
         taken, given = set(), set()
         for section in sections:
@@ -46,4 +49,4 @@ def symbols_of(library: bytes) -> Symbols:
                 (given if place else taken).add(names[name : names.index(b"\0", name)].decode("ascii", "replace"))
     except (struct.error, IndexError) as error:
         raise ValueError(f"the library is incomplete: {error}") from error
-    return Symbols(frozenset(taken), frozenset(given))
+    return Symbols(frozenset(taken), frozenset(given), sum(segment[6] for segment in segments if segment[0] == _LOADED))
