@@ -49,8 +49,8 @@ class KernelEnv(TextSpec, gymnasium.Env):
     last action (a compiler's message, a measured time with its status).
 
     ## Rewards
-    A primitive or a schedule pays discount * Phi(s') - Phi(s) - step_cost; `measure`, `source` and `stop` pay the gain in R over the
-    best program evaluated before; see `gensor_gym/Construct-v0`. With discount 1 the return is R of the best program minus
+    A primitive or a schedule pays discount * Phi(s') - Phi(s) - step_cost; `measure`, `source` and `stop` pay the gain in R over
+    the best program evaluated before; see `gensor_gym/Construct-v0`. With discount 1 the return is R of the best program minus
     step_cost * steps.
 
     ## Starting State
@@ -58,12 +58,12 @@ class KernelEnv(TextSpec, gymnasium.Env):
 
     ## Episode End
     Terminated by `stop`, after `turns` turns, or at the horizon of `Construct-v0`; the schedule is evaluated then. Never
-    truncated. `info` then has `runtime_s`, `status`, `steps`, `paid`, `regret` where the optimum is known, and `best`, the fastest
-    program as text. Every evaluation sets `paid_s` and `paid_status`.
+    truncated. `info` then has `runtime_s`, `status`, `steps`, `paid`, `regret` where the optimum is known, and `best`, the
+    fastest program as text. Every evaluation sets `paid_s` and `paid_status`.
 
     ## Arguments
-    operator, hardware, backend, space, discount, step_cost, shaping as of `Construct-v0`; turns; render_mode. Sources need a backend
-    that runs kernels: `cpu`, `cuda` or `auto`.
+    operator, hardware, backend, space, discount, step_cost, shaping as of `Construct-v0`; turns; render_mode. Sources need a
+    backend that runs kernels: `cpu`, `cuda` or `auto`.
 
     ## Version History
     v0: first version. It may change; sources in CUDA C have not run on a GPU.
@@ -139,7 +139,7 @@ class KernelEnv(TextSpec, gymnasium.Env):
             if not legal:
                 known = {value: name for name, value in names_of(self.episode.graph.operator).items()}
                 name = known.get(number, self.episode.meaning(number))
-                return reward, f"primitives taken: {taken}; the next, {name}, is illegal there: the state lists those that are legal"
+                return reward, f"primitives taken: {taken}; the next, {name}, is illegal there: the state lists legal ones"
         after = self.episode.graph.latency(self.episode.schedule)
         return reward, f"primitives taken: {len(command.primitives)}; {in_seconds(before)} -> {in_seconds(after)} by the model"
 
@@ -153,7 +153,8 @@ class KernelEnv(TextSpec, gymnasium.Env):
 
     def _measure(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         reward, found = self.episode.step(0)[1::3]
-        return reward, self._evaluated(info, found["paid_s"], found["paid_status"], "schedule", f"schedule {self.episode.schedule}")
+        text = f"schedule {self.episode.schedule}"
+        return reward, self._evaluated(info, found["paid_s"], found["paid_status"], "schedule", text)
 
     def _source(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         """Compile, verify and time a source. Return (reward, answer)."""
@@ -188,7 +189,7 @@ class KernelEnv(TextSpec, gymnasium.Env):
         """Evaluate the schedule, end the episode, and return the reward. `info` gets the facts of the fastest program."""
         reward, found = self.episode.finish()
         text = f"schedule {self.episode.schedule}"
-        said = self._evaluated(info, float(found["paid_s"]), str(found["paid_status"]), "schedule", text)
+        said = self._evaluated(info, found["paid_s"], found["paid_status"], "schedule", text)
         self.said += f"\nat the end, {said}"
         info |= {name: value for name, value in found.items() if name not in ("action_mask", "best")}
         info["best"] = "" if self.best is None else self.best.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.episodes.scalars import BEST, PAID, REMAINING
@@ -34,7 +36,7 @@ class TextEpisode(ConstructEnv):
         """Take a step that changes nothing, and return its reward."""
         return self.step(NOTHING)[1] if self.remaining > 1 else 0.0
 
-    def credit(self, measurement: Measurement) -> tuple[float, dict[str, object]]:
+    def credit(self, measurement: Measurement) -> tuple[float, dict[str, Any]]:
         """Take a step that evaluates a program which is no schedule. Return (reward, entries of `info`)."""
         reward, seconds, before = self.wait(), measurement.seconds, float(self._scalars[BEST])
         if seconds < before:
@@ -44,7 +46,7 @@ class TextEpisode(ConstructEnv):
         self._scalars[PAID] += 1
         return reward, facts(measurement)
 
-    def finish(self) -> tuple[float, dict[str, object]]:
+    def finish(self) -> tuple[float, dict[str, Any]]:
         """Evaluate the schedule and end the episode. Return (reward, entries of `info`)."""
         self._scalars[REMAINING] = min(1.0, float(self._scalars[REMAINING]))
         _, reward, _, _, info = self.step(STOP)

@@ -78,7 +78,8 @@ def source_text(graph: ConstructionGraph, schedule: Schedule) -> list[str]:
         return ["## Source", f"none: {error}"]
     rest = len(kernel.source) - MOST_SOURCE
     cut = [f".. {rest} more characters"] if rest > 0 else []
-    return [f"## Source in {kernel.language}, as `source` accepts it with: {options_text(kernel)}", kernel.source[:MOST_SOURCE], *cut]
+    title = f"## Source in {kernel.language}, as `source` accepts it with: {options_text(kernel)}"
+    return [title, kernel.source[:MOST_SOURCE], *cut]
 
 
 def options_text(kernel: Kernel) -> str:

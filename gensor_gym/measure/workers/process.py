@@ -54,8 +54,8 @@ class WorkerProcess:
         """Choose how the worker will be started, without starting it.
 
         `device` is a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
-        `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION. Isolated workers
-        may allocate `memory` bytes (0: any number).
+        `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION. Isolated
+        workers may allocate `memory` bytes (0: any number).
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:

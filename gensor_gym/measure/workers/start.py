@@ -61,8 +61,8 @@ class Start:
 def start_of(device: str, shut_in: bool | None = None, memory: int = 0) -> Start:
     """Choose command and environment variables of a worker for a device. `shut_in` isolates it if it runs kernels' machine code.
 
-    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. An isolated worker may allocate `memory` bytes (0: any number). ValueError
-    for an unknown device, or an invalid value of the variable.
+    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. An isolated worker may allocate `memory` bytes (0: any number).
+    ValueError for an unknown device, or an invalid value of the variable.
     """
     opened = None if device == COMPILER else opened_by(device)
     if opened is None or not opened.shut_in or not (wanted() if shut_in is None else shut_in):

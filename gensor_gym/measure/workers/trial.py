@@ -201,7 +201,7 @@ def _measure(
 
 
 def _on_unseen(device: Device, loaded: Loaded, request: TrialRequest, announce: Announce) -> Measurement | None:
-    """Call the kernel twice on each of three draws that it has not seen. Return the measurement if an answer is wrong, or kept."""
+    """Call the kernel twice on each of three draws that it has not seen. Return a measurement if an answer is wrong, or kept."""
     announce("reference")
     draws = device.draws(request.built.kernel.operator, request.seed + 1)
     digest, times = request.built.kernel.digest, []

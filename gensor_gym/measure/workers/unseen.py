@@ -1,8 +1,8 @@
 """Check of a kernel that somebody else wrote: it must not be faster on inputs that it has seen than on others.
 
-A kernel that keeps its results, keyed by its inputs, is right on all inputs, and fast on those of its previous call. So three draws
-that it has not seen are given to it, each for two calls. Outputs are compared with the references after each call. In between the
-output stays, so a kernel that skips its work where an answer stands is found, too.
+A kernel that keeps its results, keyed by its inputs, is right on all inputs, and fast on those of its previous call. So three
+draws that it has not seen are given to it, each for two calls. Outputs are compared with the references after each call. In
+between the output stays, so a kernel that skips its work where an answer stands is found, too.
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ def fault_of_calls(first: list[float], second: list[float]) -> str:
     fresh, again = min(first), min(second)
     if fresh <= FASTER * again + AT_LEAST:
         return ""
-    return f"a call takes {fresh:.3g} s on inputs that the kernel has not seen, and {again:.3g} s when it is repeated: it keeps results"
+    return f"a call takes {fresh:.3g} s on inputs that it has not seen, and {again:.3g} s when repeated: the kernel keeps results"

@@ -73,14 +73,15 @@ def check_library(library: bytes) -> None:
 
 
 def _run(compiler: Compiler, line: list[str], folder: Path) -> None:
-    """Run the compiler with access to the system's files and `folder`. CompileFailed with its message, or the limit it exceeded."""
+    """Run the compiler with access to the system's files and `folder`. CompileFailed has its message, or names the time limit."""
     rules = folder / "rules.json"
     found = shutil.which(line[0]) or line[0]
     own = [str(Path(path).parent.parent) for path in (found, os.path.realpath(found))]
     paths = [*readable(), *beneath_home(own, home_folder() or Path("/"))]
     given = {"command": line, "readable": paths, "writable": [*WRITTEN, str(folder)], "memory": MEMORY, "seconds": SECONDS}
     rules.write_text(json.dumps(given), encoding="utf-8")
-    variables = passed_on(os.environ) | dict.fromkeys(("HOME", "TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(folder))
+    places = ("HOME", "TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+    variables = passed_on(os.environ) | dict.fromkeys(places, str(folder))
     process = subprocess.Popen(
         launched(str(rules)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         errors="replace", cwd=folder, env=variables | {"LC_ALL": "C"}, start_new_session=True,

@@ -9,9 +9,9 @@ _DYNAMIC_SYMBOLS, _LOADED = 11, 1
 """Type of a section with dynamic symbols, and of a segment that is loaded: SHT_DYNSYM and PT_LOAD of elf.h."""
 _SECTION, _SEGMENT, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IIQQQQQQ"), struct.Struct("<IBBHQQ")
 _MATHS = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin fmod "
-    "frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nearbyint nextafter pow remainder rint "
-    "round roundeven scalbln scalbn sin sincos sinh sqrt tan tanh tgamma trunc"
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin "
+    "fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nearbyint nextafter pow "
+    "remainder rint round roundeven scalbln scalbn sin sincos sinh sqrt tan tanh tgamma trunc"
 )
 ACCEPTED = frozenset(
     [f"{name}{suffix}" for name in _MATHS.split() for suffix in ("", "f")]
@@ -39,7 +39,8 @@ def symbols_of(library: bytes) -> Symbols:
         load_size, load_count, size, count = struct.unpack_from("<HHHH", library, 54)
         segments = [_SEGMENT.unpack_from(library, loads + load_size * number) for number in range(load_count)]
         sections = [_SECTION.unpack_from(library, first + size * number) for number in range(count)]
-        taken, given = set(), set()
+        taken: set[str] = set()
+        given: set[str] = set()
         for section in sections:
             if section[1] != _DYNAMIC_SYMBOLS:
                 continue

@@ -28,7 +28,7 @@ _OF_FILES = re.compile(r"\b(include|include_next|import|embed|__has_include\w*|_
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 _VECTOR = re.compile(r"\s*(?:(?:volatile|__volatile__)\s*)?\(\s*\"(?:v[a-z0-9]+ [\w\s%,(){}$]*)?\"\s*[:)]")
 """What may follow the word `asm` in C: an empty text, or one vector instruction. Generated sources have both."""
-_ENTRY = re.compile(r"__global__\s[^;{]*?\b(\w+)\s*\(")
+_ENTRY = re.compile(r"__global__\s[^;{]*?\b(?!__)(\w+)\s*\(")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class WrittenTrials:
             raise ValueError(f"{hw.name} cannot be timed here: {reason}")
         self.hardware, self.language = hw, target_of(hw).name
         if self.language == "c" and wanted() and not landlock.version():
-            raise ValueError(f"this system cannot isolate the sources of others (Landlock): ${SWITCH}=off runs them with your rights")
+            raise ValueError(f"this system cannot isolate sources (no Landlock); ${SWITCH}=off runs them with your rights")
         memory = min(MOST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         worker = WorkerProcess(runner.name, restart_after=1, memory=memory)
         rules = TimingRules(warmup=GPU_WARMUP) if hw.kind == "gpu" else TimingRules()
