@@ -42,7 +42,7 @@ class TrialRequest:
     """Request to a worker to verify and time one kernel. `floor` is the shortest plausible time in seconds.
 
     If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
-    `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time. With `unseen`, `workers/unseen.py`
+    `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time. With `unseen`, `stats/unseen.py`
     checks after timing that the kernel keeps no results.
     """
 

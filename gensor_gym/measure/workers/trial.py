@@ -16,8 +16,8 @@ from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, elapsed, take_samples
+from gensor_gym.measure.stats.unseen import fault_of_calls
 from gensor_gym.measure.workers.requests import Built, TrialRequest
-from gensor_gym.measure.workers.unseen import fault_of_calls
 from gensor_gym.operators.computation import Computation
 
 REPEATS = 3

@@ -1,4 +1,4 @@
-"""Compile a C source that an agent wrote, by a compiler that is shut in, and check what the library takes from others."""
+"""Compile a C source that an agent wrote, by a compiler with few rights, and check what the library takes from others."""
 
 from __future__ import annotations
 

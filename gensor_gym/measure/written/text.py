@@ -1,7 +1,7 @@
 """The source that an agent wrote, as a kernel: its language, its entry, and what a text may contain.
 
-The compiler and the worker are shut in, so the checks here need not be complete. They give an agent a clear answer, and they keep
-files of the machine out of CUDA texts, whose compiler is not shut in.
+The compiler of C and the worker have few rights, so the checks here need not be complete. They give an agent a clear answer, and
+they keep files of the machine out of CUDA texts, whose compiler runs with the user's rights.
 """
 
 from __future__ import annotations

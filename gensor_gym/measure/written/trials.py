@@ -29,7 +29,7 @@ class WrittenTrials:
     """Verifies and times kernels that an agent wrote, for one machine.
 
     A kernel is loaded into a worker that has run no other kernel and runs no other afterwards. Its inputs are drawn from a seed
-    that the agent does not know, and `workers/unseen.py` looks for kept results.
+    that the agent does not know, and `stats/unseen.py` looks for kept results.
     """
 
     def __init__(self, hw: Hardware) -> None:

@@ -13,9 +13,9 @@ from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.measure.isolation import landlock
 from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.stats.unseen import fault_of_calls
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.process import WorkerProcess
-from gensor_gym.measure.workers.unseen import fault_of_calls
 from gensor_gym.measure.written import compiling, trials
 from gensor_gym.measure.written.compiling import build_written
 from gensor_gym.measure.written.symbols import symbols_of
