@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from torch import nn
 
 from agents.cli.arguments import CONF, compose
 from experiments.benches.bench import bench, suites
@@ -17,7 +20,9 @@ from experiments.benches.construct import best_known
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
 from experiments.benches.networks.profile import sheet
-from experiments.networks.suite import inputs_of, module_of, workload_of
+from experiments.benches.networks.suite import overall
+from experiments.networks.held_out import HELD_OUT, IMAGES
+from experiments.networks.suite import every, inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
@@ -167,6 +172,29 @@ def test_networks_by_their_paths() -> None:
     for name in ("torch.nn.Relu", "torch.nothing.f", "resnet5", "torch.nn.ReLU()"):
         with pytest.raises(ValueError, match="network"):
             workload_of(name)
+
+
+def test_held_out_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name has its inputs where its library is there, and a missing library is named."""
+    names = every(["mlp_1", "held_out"])
+    assert names == ["mlp_1", *HELD_OUT] and inputs_of("qwen3")[0].shape == (1, 128)
+    found = {path.rpartition(".")[2]: nn.Identity for path in IMAGES.values()}
+    monkeypatch.setattr("experiments.networks.suite.library_module", lambda path: SimpleNamespace(**found))
+    assert all(workload_of(name).inputs[0] for name in names)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ValueError, match="network 'vit_tiny': .*timm"):
+        workload_of("vit_tiny")
+
+
+def test_best_library_over_all_networks() -> None:
+    """The fastest library of each network counts, in rounds that all have."""
+    rows = [
+        {"network": name, "best": "b", "over_best": {"median": by}, "samples": {"ours": [1.0, 2.0], "b": [by, 2 * by, 9.0]}}
+        for name, by in (("one", 2.0), ("two", 0.5))
+    ]
+    found = overall(rows)
+    assert found["over_best"]["median"] == pytest.approx(1) and found["least"] == {"network": "two", "median": 0.5}
 
 
 @pytest.mark.thorough

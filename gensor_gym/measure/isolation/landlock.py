@@ -40,11 +40,11 @@ def version() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str], executes: bool = False) -> bool:
-    """Let this thread and its later threads use files only beneath these paths. False if Landlock is unavailable.
+    """Let this thread and its later threads use files only beneath these paths. Return False if Landlock is unavailable.
 
     Files beneath `readable` can be read, files beneath `writable` also written. A path is ignored if it does not exist or this
-    process may not open it. Files beneath `readable` can be executed (`execve`) only if `executes`, all others never. No TCP port
-    can be opened if the version supports that. It cannot be undone.
+    process may not open it. Files beneath `readable` can be executed (`execve`) only if `executes` is set, other files never. No
+    TCP port can be opened if Landlock's version supports that. This cannot be undone.
     """
     known = version()
     if not known:
@@ -65,12 +65,12 @@ def restrict(readable: Iterable[str], writable: Iterable[str], executes: bool = 
 
 
 def no_new_privileges() -> bool:
-    """Set this process's `no_new_privs`, which Linux requires before Landlock and filters; False if it is refused."""
+    """Set this process's `no_new_privs`, which Linux requires before Landlock and filters; return False if it is refused."""
     return sys.platform == "linux" and bool(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0)
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """Make a Landlock ruleset that restricts all rights of the version. Return its file descriptor; negative if it is refused."""
+    """Make a Landlock ruleset that restricts all of `rights`. Return its file descriptor; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))

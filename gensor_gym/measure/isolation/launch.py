@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
-"""Environment variable in which a worker finds its kind of isolation: `WHOLE`, a part of it, or `none`; empty if switched off."""
+"""Environment variable that tells a worker its kind of isolation: `WHOLE`, a part of it, or `none`; empty if switched off."""
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30

@@ -33,7 +33,7 @@ class WorkerLost(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
-        """Return what pickle needs to rebuild the exception, status and text, so that it can come from another machine."""
+        """Return status and text, from which pickle rebuilds the exception, so that it can come from another machine."""
         return type(self), (self.status, str(self))
 
 
@@ -82,9 +82,9 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and read the worker's messages until its answer, which is returned. Any error ends the worker.
+        """Send a request, read the worker's messages until its answer, and return the answer. Any error ends the worker.
 
-        Each message about a stage of the work starts the deadline of that stage.
+        Each message about a stage of the request starts the deadline of that stage.
         """
         stage = "start" if live.requests == 1 else "load"
         try:
@@ -137,7 +137,7 @@ class WorkerProcess:
     def _running(self) -> _Live:
         """Return the running worker.
 
-        A new one is started if there is none, or if it belongs to the process that forked this one.
+        A new worker is started if there is none, or if it belongs to the process that forked this one.
         """
         if self._live is None or self._live.owner != os.getpid():
             self._live = _Live(self._device, self._shut_in, self._memory)

@@ -27,7 +27,7 @@ class Built:
     def enclosed(self) -> Built:
         """Return a copy with the content of the kernel's file, for a worker that may not open the file.
 
-        If the file is missing, or if other users can write it, the copy has the reason instead (`refused`).
+        If the file is missing, or if other users can write to it, the copy has the reason instead (`refused`).
         """
         if self.library:
             return self
@@ -86,7 +86,7 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class Trial:
-    """A kernel that a pool compiles, verifies and times. `request` makes the message for the worker after compilation.
+    """A kernel that a pool compiles, verifies and times. After compilation `request` makes the message for the worker.
 
     The fields are those of `TrialRequest`.
     """

@@ -24,9 +24,9 @@ from gensor_gym.measure.isolation.readable import WRITTEN, readable
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 
 COMPILER = "nvrtc"
-"""Name of the worker's kind that compiles CUDA kernels and has no device."""
+"""Name of the kind of worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Environment variable that switches isolation: `off` starts workers without it, for systems on which they do not run otherwise.
+"""Environment variable that switches isolation: `off` starts workers without it, for systems on which isolated workers fail.
 """
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -42,7 +42,7 @@ class Start:
     command: list[str]
     variables: dict[str, str]
     libraries: dict[str, str] = field(default_factory=dict)
-    """Key of a C source -> path of its library, compiled before the worker starts."""
+    """Key of a C source -> path of its library, which is compiled before the worker starts."""
     scratch: Path | None = None
 
     @property

@@ -24,7 +24,7 @@ REPEATS = 3
 """Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the parent process which stage of a request begins, so that it knows the stage of a crash or hang."""
+"""Function that tells the parent process which stage of a request begins, so that it knows where a worker crashed or hung."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
@@ -62,7 +62,7 @@ class Loaded(Protocol):
         """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
-        """Return conditions of a measurement: the device and its present state."""
+        """Return conditions of a measurement: the device and its current state."""
 
     def close(self) -> None:
         """Unload the kernel."""
@@ -110,7 +110,7 @@ class Device(Protocol):
         """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
+        """Return the context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
@@ -123,7 +123,7 @@ def check(loaded: Loaded, draw: Expected) -> str:
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Context that loads a compiled kernel and always unloads it."""
+    """Return a context that loads a compiled kernel and always unloads it."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -150,7 +150,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """Context that waits for a device's timing lock and holds it. It does nothing unless `wanted`."""
+    """Return a context that waits for a device's timing lock and holds it, or does nothing unless `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")
