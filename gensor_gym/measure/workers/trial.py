@@ -193,8 +193,7 @@ def _measure(
             return wrong(fault, "on new inputs after timing")
     if request.unseen and (kept := _on_unseen(device, loaded, request, announce)):
         return kept
-    seconds = float(np.median(samples))
-    if seconds < request.floor:
+    if (seconds := float(np.median(samples))) < request.floor:
         text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
         return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
     return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)

@@ -122,6 +122,14 @@ def test_a_worker_ends_with_its_source() -> None:
     made.close()
 
 
+def test_without_isolation_no_source_runs_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    with pytest.raises(ValueError, match=r"no Landlock\); \$GENSOR_GYM_ISOLATION=off"):
+        WrittenTrials(hardware.get("host"))
+    monkeypatch.setenv("GENSOR_GYM_ISOLATION", "off")
+    WrittenTrials(hardware.get("host")).close()
+
+
 def test_the_compiler_reads_no_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even one that the text's checks have let pass; and it ends with the programs that it started."""
     (tmp_path / "secret.h").write_text("canary")
