@@ -1,15 +1,18 @@
 """Check of a kernel that somebody else wrote: it must not be faster on inputs that it has seen than on others.
 
-A kernel that keeps its results, keyed by its inputs, is right on all inputs, and fast on those of its previous call. So three
-draws that it has not seen are given to it, each for two calls. Outputs are compared with the references after each call. In
-between the output stays, so a kernel that skips its work where an answer stands is found, too.
+A kernel that keeps its results, keyed by its inputs, is right on all inputs, and fast on those of its previous call. So it gets
+draws that it has not seen, each for two calls. Outputs are compared with the references after each call. In between the output
+stays, so a kernel that skips its work where an answer stands is found, too.
 """
 
 from __future__ import annotations
 
 FASTER, AT_LEAST = 2.0, 50e-6
 """A second call may be this many times as fast as the first, and this many seconds faster: estimates of what warm caches and the
-wake-up of threads account for. The shortest of three first calls is compared with the shortest of three second calls."""
+wake-up of threads account for. The shortest of all first calls is compared with the shortest of all second calls."""
+ROUNDS = 6
+"""Largest number of rounds of three draws. A single round accused one of twenty honest kernels, on a machine whose two cores were
+busy with the work of others (Zen 4)."""
 
 
 def fault_of_calls(first: list[float], second: list[float]) -> str:
