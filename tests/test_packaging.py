@@ -107,4 +107,4 @@ def test_tests_that_are_named_exist(path: str, name: str) -> None:
 def test_every_part_names_its_tests() -> None:
     promised = PAGE.partition("## What is kept apart")[2].partition("## What is not")[0]
     parts = [part for part in promised.split("\n**") if part.strip()]
-    assert len(parts) == 5 and all("`tests/" in part for part in parts)
+    assert len(parts) == 6 and all("`tests/" in part for part in parts)

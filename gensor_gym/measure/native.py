@@ -103,14 +103,15 @@ class NativeBackend:
         """Compile kernels in parallel on this machine. A kernel that fails gives a Measurement with the reason."""
         return self.local.compile(kernels)
 
-    def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
+    def trial(self, built: Built | Measurement, hw: Hardware, **fields: Any) -> Measurement:
         """Verify and time one compiled kernel on this machine. If the worker dies, the measurement's status says how.
 
-        With `timed=False` it is verified on one set of inputs, and its time is the shorter of two calls (condition `UNTIMED`).
+        `fields` are fields of the `Trial` other than the default: with `timed=False` the kernel is verified on one set of inputs,
+        and its time is the shorter of two calls (condition `UNTIMED`).
         """
         if isinstance(built, Measurement):
             return built
-        trial = dataclasses.replace(self._trial(built.kernel, hw), timed=timed)
+        trial = dataclasses.replace(self._trial(built.kernel, hw), **fields)
         return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:

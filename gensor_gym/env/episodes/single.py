@@ -59,6 +59,11 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self.settings.discount
 
     @property
+    def running(self) -> bool:
+        """Whether an episode is running: it began, and has not ended."""
+        return self._running
+
+    @property
     def graph(self) -> Any:
         """Construction graph of the current task."""
         return self.tasks.graphs[self._task]
