@@ -155,7 +155,7 @@ FUNCTIONS: dict[str, str] = {
 }}
 """,
 }
-"""Device functions by name."""
+"""C text of device functions, by name."""
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:

@@ -66,8 +66,8 @@ class CudaKernel:
     def bind(self, *arrays: Any) -> BoundCuda:
         """Return a function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
 
-        A call enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError as for a
-        call, and for an array on the host.
+        A call enqueues the kernel on CuPy's current stream and checks nothing. `bind` checks the arrays: ValueError as in
+        `__call__`, and for an array on the host.
         """
         given, own = self.arrays.signature.split(arrays)
         inputs = self.arrays.inputs(given, copy=False)
@@ -109,7 +109,7 @@ class BoundCuda:
         self._launch, self._arguments = launch, arguments
 
     def __call__(self) -> Any:
-        """Enqueue the kernel and return the output, whose content is complete when the stream reaches that point."""
+        """Enqueue the kernel and return the output, whose content is complete once the stream has run the kernel."""
         self._launch(self._arguments)
         return self.out
 

@@ -79,7 +79,7 @@ class Numbering:
         return found
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the schedules int32 [B, ROW] with the given numbers, int64 [B]."""
+        """Return the schedules, int32 [B, ROW], with the numbers `numbers`, int64 [B]."""
         found: np.ndarray = numbers[:, None] // self.strides % self.counts
         return found.astype(np.int32)
 
