@@ -63,7 +63,7 @@ def _wrapped(interval: Interval) -> Interval:
 
 
 def is_int32(interval: Interval) -> bool:
-    """Whether all numbers of an interval are in the range of int32."""
+    """Return whether all numbers of an interval are in the range of int32."""
     return _RANGES["int32"][0] <= interval[0] and interval[1] <= _RANGES["int32"][1]
 
 

@@ -64,5 +64,5 @@ class State:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """Parts of the plan, by their first nodes."""
+        """Parts of the plan, in the order of their first nodes."""
         return tuple(dict.fromkeys(self.part_of))
