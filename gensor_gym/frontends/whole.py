@@ -117,7 +117,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
 
 
 def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
-    """Return the values `names` and all values from which they are computed, by name."""
+    """Return the names of the values `names` and of all values from which they are computed."""
     found = set(names)
     for name, node in reversed(graph.nodes):
         if name in found:

@@ -209,7 +209,7 @@ class GirModel:
     def _alone(self, header: Header) -> np.ndarray:
         """Return the fraction [B] of stored vectors whose left neighbour was not stored just before.
 
-        With several interleaved rows, this is the first vector of each tile; with a single row it is none.
+        With several interleaved rows, this is the first vector of each tile; with a single row, no vector.
         """
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile

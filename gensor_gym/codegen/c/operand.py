@@ -256,7 +256,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """Return the C condition that the row is inside the view along guarded dimensions without lanes.
+        """Return the C condition that the row is inside the view along the guarded dimensions that lanes do not index.
 
         The result is a bool if the condition is constant.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import cupy
 
 OPT_IN_BYTES = 48 * 1024
-"""Largest dynamic shared memory of a launch, in bytes, that needs no higher limit of the function."""
+"""Largest dynamic shared memory of a launch, in bytes, for which the function's limit need not be raised."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
 _LOADED: dict[tuple[str, int], CudaKernel] = {}

@@ -49,7 +49,7 @@ class PlanGraph:
     space = "plans"
 
     def __init__(self, network: Network, hardware: Hardware) -> None:
-        """Price the plan with a kernel for each node. ValueError if a node has no kernel of its own, or for too many links."""
+        """Price the plan that has a kernel for each node. ValueError if a node has no such kernel, or for too many links."""
         self.operator, self.hardware = network, hardware
         self.of, self.prices = Dependences(network), Prices(network, hardware)
         self.links = [(one, reader) for reader, some in enumerate(self.of.reads) for one in reversed(places(some))]

@@ -34,8 +34,8 @@ _CALLS = 3
 class PlanBackend:
     """A `measure.backend.Backend` of networks and plans.
 
-    Each kernel is the program of the constructor `descent`, which the plan's price is of. A worker process verifies it first;
-    the whole function is then compared with the network's reference, and timed by the protocol (`measure.stats.timing`).
+    Each kernel is the program of the constructor `descent` that the plan's price assumes. A worker process verifies it first; the
+    whole function is then compared with the network's reference, and timed by the protocol (`measure.stats.timing`).
     """
 
     name, stored = NAME, True

@@ -17,7 +17,7 @@ ENDINGS = ("_bfloat", "_half")
 CONVERSIONS = ("widened", "rounded")
 """Names of the helpers that convert from and to 16 bits, which other helpers call.
 
-Some of one lane call the conversion of four lanes.
+Some helpers of one lane call the conversion of four lanes.
 """
 TYPE = "typedef uint16_t halves{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 

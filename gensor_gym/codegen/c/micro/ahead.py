@@ -47,7 +47,7 @@ TERMS_PER_LINE = 8
 class Ahead:
     """Prefetches in the micro-kernel's loop over a reduction axis.
 
-    Each step reads `lines` cache lines of an operand for the next lanes; `tiles` register tiles share the work of prefetching
+    In each step, the next lanes read `lines` cache lines of the operand; `tiles` register tiles share the work of prefetching
     them.
     """
 
@@ -200,7 +200,7 @@ def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _moved_by_rows(plan: LoopPlan, read: Operand) -> bool:
-    """Return whether register tiles with the same lanes and different rows read different elements of an operand."""
+    """Return whether register tiles that differ only in their rows read different elements of an operand."""
     turning = [a for a in plan.op.spatial if a > plan.vector and plan.grid[a] > 1] if turns(plan) > 1 else []
     return any(read.strides[a] for a in (*_rows(plan), *turning))
 

@@ -53,7 +53,7 @@ def lane_lists(width: int) -> dict[str, object]:
 def fold_lanes(lines: Lines, reader: Reader) -> None:
     """Write declarations of `total_r`, one scalar per row r of the register tile.
 
-    It combines the row's vectors of partial sums and the results of earlier blocks.
+    Each combines the row's vectors of partial sums and the results of earlier blocks.
     """
     plan = reader.plan
     for first, size in groups(plan):

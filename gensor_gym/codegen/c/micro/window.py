@@ -133,7 +133,7 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Write declarations of the accumulators without a multiply-add, with the pad value."""
+        """Write declarations of the accumulators without a multiply-add, initialised with the pad value."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
@@ -160,7 +160,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Write the loads of an input row's elements. Return offset in the row -> C variable, in the order of offsets."""
+        """Write the loads of an input row's elements. Return the C variables by offset in the row, in order."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}

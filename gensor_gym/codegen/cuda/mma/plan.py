@@ -36,8 +36,8 @@ HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 
 For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to those that
 `counted_registers` returns. For operands converted to 16 bits, WIDENED_POINTS is the limit on fragments along the reduction in an
-unrolled body, because more would be converted ahead. With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn
-convolutions spilled (NVRTC 13.0).
+unrolled body, because more would be converted ahead. With 32 and 0 registers and bodies of `CODE_LIMIT` instructions, a tenth of
+randomly drawn convolutions spilled (NVRTC 13.0).
 """
 HELD_BESIDE = 16
 """Number of registers for single bytes of int8 that fit in addition to those that `counted_registers` returns.
@@ -148,7 +148,7 @@ class MatrixPlan(ProductPlan):
     def interleave(self) -> int:
         """Number of instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
 
-        Column c of instruction j is column c * interleave + j of the group. It is 1 for 16-bit elements, which ldmatrix
+        Column c of instruction j is column c * interleave + j of the group. The number is 1 for 16-bit elements, which ldmatrix
         transposes.
         """
         if self.item == 2:
