@@ -35,7 +35,7 @@ PARTS = 4
 
 
 def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
-    """Return plan `fine`, with pieces in the loop of the previous one if `rows_together` finds rows; by default for this host."""
+    """Plan `fine`, with each piece in the loop of the previous piece if `rows_together` finds rows; for this host by default."""
     hw, pieces = machine or hardware.get("host"), list(fine(network).pieces)
     for number in range(1, len(pieces)):
         first = number - len(loop_before(pieces, number))
@@ -46,7 +46,7 @@ def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> list[Piece]:
-    """Return the pieces in one loop; each piece after the first computes the rows of a task. Empty if no loop pays off.
+    """The pieces in one loop; each piece after the first computes the rows of a task. Empty if no loop pays off.
 
     A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits all constants of
     the network, must take at most `HIDDEN` of the time of the task's arithmetic. As long as it takes less than `SMALL`, tasks get
@@ -74,18 +74,18 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
 
 
 def _idle(rows: int, count: int, hw: Hardware) -> float:
-    """Return the excess work of the busiest thread over an equal share, as a fraction of that share."""
+    """Excess work of the busiest thread over an equal share, as a fraction of that share."""
     tasks = -(-count // rows)
     return -(-tasks // hw.units) * hw.units * rows / count - 1
 
 
 def _wants_fewer(rows: int, count: int, between: float, hw: Hardware) -> bool:
-    """Return whether threads have too few tasks, or a task's rows (`between` bytes each) do not stay in cache."""
+    """Whether threads have too few tasks, or the values of a task's rows (`between` bytes each) do not stay in cache."""
     return -(-count // rows) < PARTS * hw.units or rows * between > HELD * hw.level("l2").capacity
 
 
 def _bandwidth(network: Network, hw: Hardware) -> float:
-    """Return the bytes per second of all threads from the memory level where the network's constants stay between calls."""
+    """Bytes per second of all threads from the memory level where the network's constants stay between calls."""
     size = sum(array.nbytes for array in network.constants.values())
     fits = (level for level in hw.memory[1:] if size <= HELD * level.capacity)
     return next(fits, hw.memory[-1]).bandwidth

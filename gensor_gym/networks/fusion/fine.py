@@ -28,11 +28,11 @@ _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
 _APART = 2.0
-"""Ratio of the time of separate kernels to its lower bound (`GpuChainGraph.apart`): our assumption."""
+"""Time of separate kernels over the least that they can take (`GpuChainGraph.apart`): our assumption."""
 
 
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
-    """Plan a network for a machine, by default any CPU: as `cut_all`, but two products and the row nest between are one piece.
+    """Plan for a machine, by default any CPU: plan `cut_all`, but two products and the row nest between them are one piece.
 
     Such a piece needs a kernel for chains. Among the remaining pieces, rows join the product that they read if a panel supports
     them, and rows join rows that they read. On a GPU rows stay apart, because panels have no kernels there.
@@ -49,7 +49,7 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Piece]:
-    """Yield blocks of the product `second` that are worth while; on a GPU, the block with copies of operands comes first."""
+    """Blocks of the second product that are worth while; on a GPU, the block that includes copies of operands comes first."""
     for copies in (False,) if gpu is None else (True, False):
         block = block_of(network, second, copies)
         if block is not None and is_worth_while(network, block, gpu):
@@ -57,7 +57,7 @@ def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Pie
 
 
 def _with_panels(plan: Plan) -> Plan:
-    """Return the plan in which products form panels with the rows that read them, if a panel has rows for all threads."""
+    """The plan in which products are panels with the rows that read them, where such a panel has rows for all threads."""
     readers = _readers(plan)
     for name, node in plan.network.graph.nodes:
         while isinstance(node, Contract) and (taken := _taken(plan, name, readers)) is not None:
@@ -66,7 +66,7 @@ def _with_panels(plan: Plan) -> Plan:
 
 
 def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
-    """Return, by the first node of each piece, [the piece, then the pieces that read its values, in order]."""
+    """First node of each piece -> [the piece, then the pieces that read its values, in order]."""
     found = {piece.nodes[0]: [piece] for piece in plan.pieces}
     maker = {name: piece.nodes[0] for piece in plan.pieces for name in piece.nodes}
     for piece in plan.pieces:
@@ -76,7 +76,7 @@ def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
 
 
 def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan | None:
-    """Return the plan in which a product forms a panel with one more piece that reads it; None without a legal panel."""
+    """The plan in which a product is a panel with one more piece that reads it; None if there is no such legal panel."""
     for rows in readers.get(product, ())[1:]:
         host = readers[product][0]
         panel = panel_of_both(plan.network, host, rows)
@@ -102,7 +102,7 @@ def _rows_of_panel(computation: Dataflow) -> int:
 
 
 def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
-    """Return whether a block is a chain with work for all threads and no constant weights, which a separate product packs.
+    """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
     On a GPU the block must also have a kernel that the model predicts to be faster than separate kernels. A block with one query
     and many keys has no such kernel.
@@ -120,7 +120,7 @@ def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) 
 
 @lru_cache(maxsize=1024)
 def _gpu_chain(computation: Dataflow, gpu: Hardware) -> Chain:
-    """Return the chain of a computation; ValueError without a kernel on a GPU, or if it is slower than separate kernels."""
+    """The chain of a computation; ValueError if it has no kernel on a GPU, or one that is slower than separate kernels."""
     graph = GpuChainGraph(computation, gpu)
     if graph.fastest > (apart := _APART * graph.apart):
         raise ValueError(f"{computation} on {gpu.name}: {graph.fastest:g} s, expected less than {apart:g} s of separate kernels")
