@@ -64,7 +64,7 @@ class CudaKernel:
             return self.arrays.returned(outputs, inputs, out)
 
     def bind(self, *arrays: Any) -> BoundCuda:
-        """Return a function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
+        """Return a function without arguments that launches the kernel on device arrays (inputs, then outputs if given).
 
         A call enqueues the kernel on CuPy's current stream and checks nothing. `bind` checks the arrays: ValueError as in
         `__call__`, and for an array on the host.

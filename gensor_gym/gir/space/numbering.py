@@ -65,7 +65,7 @@ class Numbering:
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Return a numbering [B, ROW] in which number i belongs to the space `lines[i]`, int64 [B], of these stacked spaces."""
+        """Return a numbering [B, ROW] in which number i belongs to space `lines[i]`, int64 [B], of the stacked spaces."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property

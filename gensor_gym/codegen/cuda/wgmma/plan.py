@@ -184,7 +184,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def shares_steps(self) -> bool:
-        """Whether blocks compute equal shares of all reduction steps of all tiles.
+        """Whether each block computes an equal share of all reduction steps of all tiles.
 
         They do if knob `persistent` is 2 and whole tiles cannot be shared out equally.
         """
