@@ -26,6 +26,7 @@ from gensor_gym.dataflow.nodes import (
     Transpose,
     Value,
 )  # fmt: skip
+from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
@@ -185,8 +186,8 @@ class Dataflow:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name, inputs, nodes, outputs and types, without the label."""
-        kinds = [sorted(some) for some in (self.whole, self.rounded) if some]
+        """SHA-256 of name, inputs, nodes, outputs, types and triangles, without the label."""
+        kinds = [sorted(some) for some in (self.whole, self.rounded, self._triangles.items()) if some]
         parts = (self.name, self.inputs, self.nodes, self.returns, *kinds)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -196,9 +197,12 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must at least move: every input element that is read and every output element, once each."""
+        """Bytes that any kernel must at least move: every input element that is read and every output element, once each.
+
+        Triangles need not be read.
+        """
         read = self._read
-        given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
+        given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs if value.triangle is None)
         return given + sum(value.nbytes for value in self.outputs)
 
     @cached_property
@@ -217,8 +221,24 @@ class Dataflow:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations of maps, reductions and contractions."""
-        return sum(self._flops(name, node) for name, node in self.nodes)
+        """Number of floating-point operations that maps, reductions and contractions need.
+
+        Of matrices of a triangle's extents, only elements up to the diagonal count.
+        """
+        return sum(self._flops(name, node) for name, node in self.nodes) if not self._triangles else sum(
+            self._flops(name, node) * seen // whole for name, node in self.nodes for seen, whole in (self._share(name, node),)
+        )
+
+    @cached_property
+    def _triangles(self) -> Mapping[str, Triangle]:
+        """Name of each input that is a triangle -> the triangle."""
+        return {value.name: value.triangle for value in self.inputs if value.triangle is not None}
+
+    def _share(self, name: str, node: Node) -> tuple[int, int]:
+        """Return the share of a node's work that is needed: (elements up to the diagonal of a triangle, all elements)."""
+        ends = {self.values[one].shape[-2:] for one in (name, *node.inputs)}
+        found = [(one.visible(*end), end[0] * end[1]) for at, one in self._triangles.items() if (end := self.values[at].shape[-2:]) in ends]
+        return min(found, default=(1, 1))
 
     def _flops(self, name: str, node: Node) -> int:
         if isinstance(node, Map):

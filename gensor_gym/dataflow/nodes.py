@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
 from gensor_gym.dataflow.expressions import Expression, operands, renamed
+from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
@@ -31,6 +32,8 @@ class Value(Tensor):
     dtype: str = "float32"
     constant: bool = False
     """Whether the value is a parameter, equal at every call, so that kernels may pack it once."""
+    triangle: Triangle | None = field(default=None, repr=False)
+    """The elements, if the value is a constant of this form, which kernels need not read."""
 
     def as_constant(self) -> Value:
         """Return the tensor as a parameter, which has the same elements at every call."""
