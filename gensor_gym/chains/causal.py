@@ -2,7 +2,7 @@
 
 Above the diagonal, every element of the row nest is computed from the known number of the mask (`dataflow.triangles`) and from
 unknown ones. The columns can be skipped if each reduction meets its identity there, and the weight is 0. Unknown numbers count
-as finite: like torch's kernels, ours hide infinities and NaN behind the mask.
+as finite: like torch's kernels, ours hide infinities and NaN behind the mask, and divide by no 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
+from gensor_gym.dataflow.expressions import Constant, Expression, Operand
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.gir.nest import Access, RowNest

@@ -100,6 +100,11 @@ class Chain:
         nest = self.middle
         return None if nest is None else diagonal_of(nest, nest.stores[0][0], self.rows)
 
+    @property
+    def last_seen(self) -> int:
+        """Number of columns after column r that row r of an element may need: the diagonal, or all."""
+        return self.columns if self.diagonal is None else self.diagonal
+
     @cached_property
     def masks(self) -> dict[str, Triangle]:
         """Values of the row nest that kernels compute from row and column instead of reading them, by name."""

@@ -237,8 +237,8 @@ class Dataflow:
     def _share(self, name: str, node: Node) -> tuple[int, int]:
         """Return the share of a node's work that is needed: (elements up to the diagonal of a triangle, all elements)."""
         ends = {self.values[one].shape[-2:] for one in (name, *node.inputs)}
-        found = [(one.visible(*end), end[0] * end[1]) for at, one in self._triangles.items() if (end := self.values[at].shape[-2:]) in ends]
-        return min(found, default=(1, 1))
+        known = ((self.values[at].shape[-2:], one) for at, one in self._triangles.items())
+        return min(((one.visible(*end), end[0] * end[1]) for end, one in known if end in ends), default=(1, 1))
 
     def _flops(self, name: str, node: Node) -> int:
         if isinstance(node, Map):

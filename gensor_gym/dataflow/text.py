@@ -9,8 +9,8 @@
 
 Operands of an expression are broadcast as in NumPy. The graph then has `broadcast` nodes, named after their source, which
 `text_of` writes explicitly. A parameter that is equal at every call is `weight: constant(float32[768])`, or, for 0 up to the
-diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -inf)`. A node that computes in int64 is written `n: int64 = a + b`, a node
-whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
+diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -inf)`. A node that computes in int64 is written
+`n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations

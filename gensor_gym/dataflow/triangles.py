@@ -26,7 +26,8 @@ class Triangle:
 
     def array(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return the elements, float64, of a matrix of this shape; leading axes repeat it."""
-        return np.broadcast_to(np.where(np.tri(*shape[-2:], self.diagonal, dtype=bool), self.below, self.above), shape)
+        rows, columns = shape[-2:]
+        return np.broadcast_to(np.where(np.tri(rows, columns, self.diagonal, dtype=bool), self.below, self.above), shape)
 
     def visible(self, rows: int, columns: int) -> int:
         """Return how many elements of a matrix of `rows` x `columns` are up to the diagonal."""

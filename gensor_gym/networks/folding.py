@@ -35,10 +35,10 @@ def folded(network: Network) -> Network:
     """
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
-    return _with_triangles(_with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made)))))
+    return with_triangles(_with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made)))))
 
 
-def _with_triangles(network: Network) -> Network:
+def with_triangles(network: Network) -> Network:
     """Mark each constant that is a triangle, such as a causal mask, as one (`Value.triangle`). Return the network."""
     constants, graph = network.constants, network.graph
     found = {name: known for name, array in constants.items() if (known := triangle_of(array, graph.values[name].dtype))}

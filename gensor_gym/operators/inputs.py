@@ -41,7 +41,9 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
 
 def _of(tensor: Any, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
     known = getattr(tensor, "triangle", None)
-    return _random(tensor.shape, tensor.dtype, rng, rows, whole) if known is None else encode(known.array(tensor.shape), tensor.dtype)
+    if known is not None:
+        return encode(known.array(tensor.shape), tensor.dtype)
+    return _random(tensor.shape, tensor.dtype, rng, rows, whole)
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:

@@ -116,7 +116,7 @@ class GpuChainModel:
         Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
         """
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
-        longest_block = -(-chain.seen(chain.rows) // header["keys"])
+        longest_block = -(-min(chain.columns, chain.rows + chain.last_seen) // header["keys"])
         most, steps = (self.stream.passes * count for count in (longest_block, self._seen(header)))
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
         resident = np.minimum(self.room.resident(header), -(-blocks // hw.units))
@@ -127,7 +127,7 @@ class GpuChainModel:
         rounds, rest = np.divmod(blocks, hw.units * resident)
         last = -(-rest // hw.units)
         cycles = rounds * self._round(steps, busy, wait, resident) + np.where(last > 0, self._round(steps, busy, wait, last), 0)
-        cycles = np.maximum(cycles, self._round(most, busy, wait, 1))  # the longest block, if blocks differ
+        cycles = np.maximum(cycles, self._round(most, busy, wait, np.ones(1)))  # the longest block, if blocks differ
         idle = np.minimum(1.0, resident * header["warps"] / PARTITIONS)
         cycles = cycles / idle + (rounds + (last > 0)) * _BEGIN
         compute, memory = cycles / hw.clock, self._memory(header, blocks)

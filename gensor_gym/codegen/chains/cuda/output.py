@@ -14,7 +14,7 @@ from gensor_gym.codegen.gir.rows import c_name
 def write_element(out: Writer, plan: Plan) -> None:
     """Write declarations of the batch element that a block computes, `element`, and of its first row, `first_row`.
 
-    If rows see keys up to a diagonal, `seen_tiles` is the number of tiles of keys that the block needs, and blocks with more tiles
+    If rows see keys up to a diagonal, `seen_tiles` is the number of tiles of keys that the block needs. Blocks with more tiles
     come first, so that the last blocks to run are short.
     """
     if plan.chain.diagonal is None:
