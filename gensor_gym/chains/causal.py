@@ -1,7 +1,7 @@
 """Find chains whose weights are 0 after a diagonal, such as causal attention, so that kernels skip these columns.
 
-Above the diagonal, every element of the row nest is computed from the known number of the mask (`dataflow.triangles`) and from
-unknown ones. The columns can be skipped if each reduction meets its identity there, and the weight is 0. Unknown numbers count
+After the diagonal, every element of the row nest is computed from the known number of the mask (`dataflow.nodes.Triangle`) and
+from unknown ones. The columns can be skipped if each reduction meets its identity there, and the weight is 0. Unknown ones count
 as finite: like torch's kernels, ours hide infinities and NaN behind the mask, and divide by no 0.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Constant, Expression, Operand
+from gensor_gym.dataflow.nodes import Triangle
 from gensor_gym.dataflow.scalars import SCALARS
-from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.gir.nest import Access, RowNest
 
 _IDENTITY = {"sum": 0.0, "max": -math.inf}
@@ -59,7 +59,7 @@ def diagonal_of(nest: RowNest, weights: str, rows: int) -> int | None:
 
 
 def _value(part: Expression, known: Mapping[str, float | None]) -> float | None:
-    """Return the value of an expression; None if it depends on unknown finite numbers, of which None stands for one."""
+    """Return the value of an expression; None if it depends on unknown numbers, which are None in `known`."""
     match part:
         case Constant(value):
             return float(value)

@@ -15,8 +15,7 @@ from gensor_gym.chains.causal import diagonal_of, triangles
 from gensor_gym.chains.strided import Strided, read_views, refined, written_view
 from gensor_gym.dataflow.expressions import Call, Constant, Expression
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Contract, Map, Node, Value
-from gensor_gym.dataflow.triangles import Triangle
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Triangle, Value
 from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.operators.types import Operator
 

@@ -24,9 +24,9 @@ from gensor_gym.dataflow.nodes import (
     Reshape,
     Slice,
     Transpose,
+    Triangle,
     Value,
 )  # fmt: skip
-from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.dataflow.whole import is_computable
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34

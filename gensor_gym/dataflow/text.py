@@ -39,10 +39,10 @@ from gensor_gym.dataflow.nodes import (
     Reshape,
     Slice,
     Transpose,
+    Triangle,
     Value,
 )  # fmt: skip
 from gensor_gym.dataflow.scalars import SCALARS
-from gensor_gym.dataflow.triangles import Triangle
 from gensor_gym.operators.text import parse as parse_operator
 from gensor_gym.registry import near
 

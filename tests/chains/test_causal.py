@@ -18,9 +18,8 @@ from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.families import parsed
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import HALVES
+from gensor_gym.dataflow.nodes import HALVES, Triangle
 from gensor_gym.dataflow.text import parse, text_of
-from gensor_gym.dataflow.triangles import Triangle, triangle_of
 from gensor_gym.frontends.aten.norms import softmax
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.measure.answers.fused import fused_draws
@@ -39,16 +38,16 @@ from tests.support.wgmma_kernels import needs_nvrtc
 def test_triangles_are_recognised_by_their_elements() -> None:
     for rows, columns, diagonal in np.ndindex(5, 5, 5):
         matrix = np.where(seen := np.tri(rows + 1, columns + 1, diagonal, dtype=bool), 0.0, -np.inf)
-        found = triangle_of(encode(matrix[None], "bfloat16"), "bfloat16")
+        found = Triangle.of(encode(matrix[None], "bfloat16"), "bfloat16")
         is_one = rows > 0 and diagonal < columns
         assert found == (Triangle(diagonal, 0.0, -np.inf) if is_one else None)
         if found is not None:
             assert np.array_equal(found.array(matrix.shape), matrix) and found.visible(*matrix.shape) == np.count_nonzero(seen)
-            assert triangle_of(matrix[:, ::-1], "float32") is None or columns == 1
+            assert Triangle.of(matrix[:, ::-1], "float32") is None or columns == 1
     other = np.tri(6, 6)
     other[5, 0] = 0.0
-    assert triangle_of(other, "float32") is None and triangle_of(np.tri(6, 6, -1), "float32") is None
-    assert triangle_of(np.stack([np.tri(6, 6)] * 2), "float32") is None
+    assert Triangle.of(other, "float32") is None and Triangle.of(np.tri(6, 6, -1), "float32") is None
+    assert Triangle.of(np.stack([np.tri(6, 6)] * 2), "float32") is None
 
 
 def test_a_triangle_is_part_of_a_graph() -> None:

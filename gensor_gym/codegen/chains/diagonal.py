@@ -13,7 +13,7 @@ from typing import ClassVar
 from gensor_gym.chains.chain import Chain
 from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.codegen.gir.rows import RowPrinter, Step
-from gensor_gym.dataflow.triangles import Triangle
+from gensor_gym.dataflow.nodes import Triangle
 from gensor_gym.gir.igraph import Slice
 from gensor_gym.gir.nest import Access
 

@@ -279,7 +279,7 @@ class RowPrinter:
         return ""
 
     def _end(self, end: int) -> str:
-        """Return the C text of the column before which a loop ends that could go on to column `end`."""
+        """Return the C text of the column before which a loop ends; `end` is the end of the row's whole steps."""
         return str(end)
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:

@@ -21,7 +21,7 @@ from gensor_gym.codegen.gir.cuda.where import Pointers
 from gensor_gym.codegen.gir.elements import FLOAT
 from gensor_gym.codegen.gir.expressions import c_text
 from gensor_gym.dataflow.expressions import Constant, Expression, operands
-from gensor_gym.dataflow.triangles import Triangle
+from gensor_gym.dataflow.nodes import Triangle
 from gensor_gym.gir.nest import Access, Cell, RowNest
 
 _LANES_OF_ROW = 4
