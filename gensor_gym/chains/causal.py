@@ -18,6 +18,11 @@ from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.gir.nest import Access, RowNest
 
 _IDENTITY = {"sum": 0.0, "max": -math.inf}
+_LOWEST = -(2.0**120)
+"""Masks with numbers from here down, such as the lowest of float32 and bfloat16, hide scores as minus infinity does.
+
+A score of less than 2^95 does not change such a number, whose exponential is 0 beside any score that is seen.
+"""
 
 
 def triangles(nest: RowNest, rows: int) -> dict[str, Triangle]:
@@ -45,17 +50,21 @@ def diagonal_of(nest: RowNest, weights: str, rows: int) -> int | None:
         for cell in nest.cells:
             mask = masks.get(cell.name)
             if isinstance(cell.made, Access):
-                known[cell.name] = mask.above if mask is not None and mask.diagonal <= diagonal else None
+                known[cell.name] = _lowered(mask.above) if mask is not None and mask.diagonal <= diagonal else None
             elif cell.is_reduction:
                 known[cell.name] = None
                 if nest.cell[cell.sources[0]].wide and known[cell.sources[0]] != _IDENTITY.get(str(cell.made)):
                     break
             else:
-                known[cell.name] = _value(cell.made, known)  # type: ignore[arg-type]
+                known[cell.name] = _lowered(_value(cell.made, known))  # type: ignore[arg-type]
         else:
             if known[weights] == 0.0 and diagonal < nest.columns - 1:
                 return diagonal
     return None
+
+
+def _lowered(value: float | None) -> float | None:
+    return -math.inf if value is not None and value <= _LOWEST else value
 
 
 def _value(part: Expression, known: Mapping[str, float | None]) -> float | None:

@@ -65,10 +65,13 @@ def chain_with(between: str, half: str = "", size: int = 8) -> Dataflow:
     b, shape = Builder(), (size, size)
     b.half = half
     q, k, v = (b.input(name, shape, half or "float32") for name in "qkv")
-    x, mask = b.contract(gemm(size, size, size), q, k), b.constant("mask", np.where(np.tri(size), 0.0, -np.inf))
+    hidden = {"lowest": np.finfo(np.float32).min, "small": -1e9}.get(between, -np.inf)
+    x, mask = b.contract(gemm(size, size, size), q, k), b.constant("mask", np.where(np.tri(size), 0.0, hidden))
     match between:
         case "capped":  # as in Gemma 2 (arXiv 2408.00118)
             x = softmax(b, b.call("add", b.call("tanh", x), mask), -1)
+        case "lowest" | "small":
+            x = softmax(b, b.call("add", x, mask), -1)
         case "scaled":
             x = softmax(b, b.map(of("multiply", of("add", x, mask), 0.125), "scaled"), -1)
         case "normed after":
@@ -88,7 +91,8 @@ def chain_with(between: str, half: str = "", size: int = 8) -> Dataflow:
     return with_triangles(b.network("chain", [b.contract(gemm(size, size, size), x, v)])).graph
 
 
-SKIP, NOT = ("capped", "scaled", "normed after", "linear"), ("normed before", "turned", "other columns", "shifted")
+SKIP = "capped", "scaled", "normed after", "linear", "lowest"
+NOT = "normed before", "turned", "other columns", "shifted", "small"
 
 
 @pytest.mark.parametrize(("names", "diagonal"), [(SKIP, 0), (NOT, None)])
