@@ -186,8 +186,8 @@ class Dataflow:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name, inputs, nodes, outputs, types and triangles, without the label."""
-        kinds = [sorted(some) for some in (self.whole, self.rounded, self._triangles.items()) if some]
+        """SHA-256 of name, inputs, nodes, outputs and types, without the label."""
+        kinds = [sorted(some) for some in (self.whole, self.rounded) if some]
         parts = (self.name, self.inputs, self.nodes, self.returns, *kinds)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self
 
@@ -76,8 +76,13 @@ class Value(Tensor):
     dtype: str = "float32"
     constant: bool = False
     """Whether the value is a parameter, equal at every call, so that kernels may pack it once."""
-    triangle: Triangle | None = field(default=None, repr=False)
+    triangle: Triangle | None = None
     """The elements, if the value is a constant of this form, which kernels need not read."""
+
+    def __repr__(self) -> str:
+        """Return the fields as text, which keys of caches and digests contain; without a triangle, it is not mentioned."""
+        last = "" if self.triangle is None else f", triangle={self.triangle!r}"
+        return f"Value(name={self.name!r}, shape={self.shape!r}, dtype={self.dtype!r}, constant={self.constant!r}{last})"
 
     def as_constant(self) -> Value:
         """Return the tensor as a parameter, which has the same elements at every call."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gensor_gym.codegen.cuda.dependent import launch_dependent
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.cuda.tensor_map import with_maps
 from gensor_gym.codegen.kernel import Kernel
@@ -94,6 +95,9 @@ class CudaKernel:
 
     def _launch(self, arguments: tuple[Any, ...]) -> None:
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
+            if self.kernel.dependent:
+                launch_dependent(function, launch, arguments, self._cupy.cuda.get_current_stream().ptr)
+                continue
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
 
 
