@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.codegen.cuda.dependent import dependent as dependent_kernel
+from gensor_gym.codegen.cuda.dependent import dependent
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime import cuda
 from gensor_gym.codegen.runtime.cuda_arrays import DeviceArrays, is_readable
@@ -27,12 +27,10 @@ class GpuNetwork:
     Calls on several streams wait for one another, since they share memory. A call must not be captured into another graph.
     """
 
-    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole", dependent: bool = False) -> None:
-        """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`.
-
-        With `dependent`, a kernel is launched while the one before it runs, and waits itself (`codegen.cuda.dependent`, sm_90).
-        """
-        self.tasks = Tasks(plan, list(map(dependent_kernel, kernels)) if dependent else kernels, mode)
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole") -> None:
+        """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`."""
+        self.tasks = Tasks(plan, kernels, mode)
+        self._made_of = plan, kernels, mode
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
         """Empty: this object keeps no constants, and the network's arrays are used."""
@@ -50,6 +48,14 @@ class GpuNetwork:
             called.check_ids(inputs)
         with self._lock:
             return self._load()(inputs, out)
+
+    def dependent(self) -> GpuNetwork:
+        """Return the network with kernels that are launched while earlier ones run, and wait themselves.
+
+        No GPU has run it, so it is not the default. ValueError for machines before sm_90 (`codegen.cuda.dependent`).
+        """
+        plan, kernels, mode = self._made_of
+        return GpuNetwork(plan, list(map(dependent, kernels)), mode)
 
     def loaded(self) -> LoadedNetwork:
         """Return the network on the current GPU. The first call of this method or of the network loads it."""
