@@ -114,9 +114,14 @@ class Launching:
             array.view(np.ndarray)[...] = result
 
 
+FOLLOWING: list[str] = []
+"""Entries that may start while the kernel before runs."""
+
+
 def launch_dependent(function: Launching, launch: Launch, arguments: tuple, stream: int) -> None:
     """In place of `cuda.launch_dependent`."""
     assert function.kernel.dependent and stream == Stream.ptr
+    FOLLOWING.append(launch.entry)
     function(launch.grid, launch.block, arguments, launch.shared_bytes)
 
 

@@ -84,7 +84,10 @@ class LoadedNetwork:
         ]
         blocks = cupy.zeros(tasks.layout.workspace_bytes, np.uint8), cupy.asarray(tasks.fixed())
         self.memory = Memory(own[0], own[1], *blocks)
-        self._calls = [self._bound(task) for task in tasks.listed]
+        self._calls, follows = list[Callable[[], None]](), False
+        for task in tasks.listed:
+            call, follows = self._bound(task, follows)
+            self._calls.append(call)
         self._done = cupy.cuda.Event()
         self._stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.Device().synchronize()  # the copies above ran on another stream
@@ -111,10 +114,11 @@ class LoadedNetwork:
         for call in self._calls:
             call()
 
-    def _bound(self, task: Task) -> Callable[[], None]:
-        """Return a function that enqueues a kernel with its arrays in the network's memory.
+    def _bound(self, task: Task, follows: bool) -> tuple[Callable[[], None], bool]:
+        """Return a function that enqueues a kernel with its arrays in the network's memory, and whether the kernel is its end.
 
-        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs.
+        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs. `follows`
+        says whether a kernel comes right before.
         """
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
@@ -123,14 +127,14 @@ class LoadedNetwork:
                 if not is_readable(array):
                     arrays[place] = self._cupy.empty(array.shape, array.dtype)
                     copies.append((arrays[place], array) if copies is before else (array, arrays[place]))
-        launch = cuda.load(task.kernel).within(inputs, outputs, workspace)
+        launch = cuda.load(task.kernel).within(inputs, outputs, workspace, follows and not before)
 
         def call() -> None:
             _copy(before)
             launch()
             _copy(after)
 
-        return call
+        return call, not after
 
     def __call__(self, inputs: Sequence[Any], out: Any) -> Any:
         """Enqueue the network; see `GpuNetwork.__call__`."""
