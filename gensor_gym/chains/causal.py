@@ -21,7 +21,7 @@ _IDENTITY = {"sum": 0.0, "max": -math.inf}
 _LOWEST = -(2.0**120)
 """Masks with numbers from here down, such as the lowest of float32 and bfloat16, hide scores as minus infinity does.
 
-A score of less than 2^95 does not change such a number, whose exponential is 0 beside any score that is seen.
+A score of less than 2^95 does not change such a number, whose exponential is 0 if the row has any score that is seen.
 """
 
 
