@@ -64,6 +64,7 @@ FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
 if TYPE_CHECKING:
+    from agents.dynamic import DynamicNetwork
     from matplotlib.figure import Figure
 
 
@@ -330,25 +331,31 @@ def _kernels(
 
 @overload
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf, **options: Any
-) -> CompiledNetwork: ...
+    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf,
+    dynamic_shapes: None = None, **options: Any,
+) -> CompiledNetwork: ...  # fmt: skip
 @overload
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: str, seconds: float = math.inf, **options: Any
-) -> CompiledNetwork | FallenBack: ...
+    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
+    buckets: int | None = None, **options: Any,
+) -> CompiledNetwork | DynamicNetwork | FallenBack: ...  # fmt: skip
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
-) -> CompiledNetwork | FallenBack:
+    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
+    buckets: int | None = None, **options: Any,
+) -> CompiledNetwork | DynamicNetwork | FallenBack:  # fmt: skip
     """Compile a torch module to one function.
 
     `compile_network` describes `options`, `frontends.torch_export` the covered modules. With `fallback="torch"` a module that
     cannot be compiled is returned as a function that calls the module, and a RuntimeWarning says why. `seconds` include torch's
     export.
 
+    With `dynamic_shapes`, those of `torch.export.export`, the function serves a range of sizes on a CPU, with the kernels of the
+    largest size of each of `buckets` parts of the range (`agents.dynamic`). The `seconds` are for each part.
+
     Raises:
         Unsupported: if the module is not covered.
         NoKernel: if no kernel of a piece runs correctly.
-        ValueError: if `fallback` is unknown.
+        ValueError: if `fallback` is unknown, and for sizes without a range.
     """
     from gensor_gym.frontends.cached.networks import cached_network
 
@@ -356,10 +363,15 @@ def compile_module(
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
     hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    _check_buckets(hw, dynamic_shapes, buckets)
     if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
         start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
     with uncollected():
         try:
+            if dynamic_shapes is not None:
+                from agents.dynamic import compile_dynamic
+
+                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, {"seconds": seconds, **options})
             network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)
@@ -368,6 +380,15 @@ def compile_module(
                 raise
             warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
             return FallenBack(module, str(error))
+
+
+def _check_buckets(hw: Hardware, dynamic_shapes: Any, buckets: int | None) -> None:
+    if dynamic_shapes is None and buckets is not None:
+        raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
+    if buckets is not None and (not isinstance(buckets, int) or buckets < 1):
+        raise ValueError(f"buckets={buckets!r}: expected a whole number above 0")
+    if dynamic_shapes is not None and hw.kind != "cpu":
+        raise ValueError(f"dynamic_shapes on {hw.name}: expected a CPU; compile_buckets pads to several sizes on a GPU")
 
 
 @dataclass(frozen=True, eq=False)

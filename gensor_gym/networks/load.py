@@ -89,10 +89,11 @@ class NetworkFunction(NativeFunction):
             steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes), together[place], goes_on)
         outputs, exclusive = len(plan.network.outputs), any(kernel.prepacked for kernel in kernels)
         network = _Network(ctypes.addressof(steps), len(steps), address_of(self.fixed), outputs, exclusive)
-        loaded = _Loaded(GgRuntime(team.threads, team.parallel), ctypes.addressof(network))
+        self.team, self.network_address = GgRuntime(team.threads, team.parallel), ctypes.addressof(network)
+        loaded = _Loaded(self.team, self.network_address)
         loaded.kept = kept, network, self.fixed  # so that a bound call works without the function object
         self.called = plan.network.called
-        super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
+        super().__init__(self.called, compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Run the network; arguments and errors are those of `NativeFunction`.
@@ -105,9 +106,10 @@ class NetworkFunction(NativeFunction):
         return super().__call__(*inputs, out=out)
 
 
-def _compiled(name: str) -> ctypes.CDLL:
+def compiled(*names: str) -> ctypes.CDLL:
+    """Compile files of the C runtime as one text, and load them."""
     folder = Path(rooms.__path__[0])
-    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
+    text = "".join(folder.joinpath(name).read_text("utf-8") for name in ("runtime.h", *names))
     return ctypes.CDLL(str(compile_text(text, ARCH)))
 
 
@@ -145,7 +147,7 @@ def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _turn() -> Any:
-    turn = _compiled("turn.c").gg_turn
+    turn = compiled("turn.c").gg_turn
     turn.restype, turn.argtypes = None, [*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.POINTER(GgRuntime)]
     return turn
 

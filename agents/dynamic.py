@@ -1,0 +1,185 @@
+"""Compile a torch module to one function for ranges of sizes, such as a batch of 1 to 64 or a sequence of up to 512 tokens.
+
+The range is cut into buckets. A bucket has the kernels of its largest size; `networks.dynamic` proves for each size that is called
+for the first time that they compute the smaller network, with masks where reductions need them. A size without such a proof gets
+kernels of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import math
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from agents.networks import CompiledNetwork, Examples, compile_network
+from gensor_gym.networks.dynamic.axes import NotRestricted
+from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
+from gensor_gym.networks.dynamic.opened import Opened, opened
+from gensor_gym.networks.dynamic.restriction import restriction
+from gensor_gym.networks.forms import taken_apart
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.plan import Plan
+
+Sizes = tuple[int, ...]
+BUCKETS = {1: 4, 2: 2}
+"""Number of sizes that change -> default number of buckets of each; 1 for more sizes."""
+MOST_BUCKETS = 32
+"""Largest number of networks that are compiled ahead."""
+MOST_OWN = 16
+"""Number of sizes with kernels of their own that are kept: those compiled last."""
+ROUND = 16
+"""Largest sizes of buckets are multiples of this where they are larger, so that register tiles fill them: a vector of AVX-512."""
+
+
+def bounds(least: int, most: int, count: int) -> list[int]:
+    """Return the largest sizes of at most `count` buckets of a range, in equal ratios, so that the worst padding is smallest."""
+    ratio = (most / least) ** (1 / count)
+    found = {most}
+    for place in range(1, count):
+        size = math.ceil(most / ratio**place - 1e-9)
+        found.add(min(most, size if size <= ROUND else -(-size // ROUND) * ROUND))
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """The compiled network of a bucket with its memory."""
+
+    opened: Opened
+    network: CompiledNetwork
+    memory: Bucket
+
+
+class DynamicNetwork:
+    """A torch module that is compiled for ranges of sizes. It is called like the module."""
+
+    def __init__(self, program: Any, buckets: int, options: Mapping[str, Any]) -> None:
+        """Compile all buckets of a `frontends.dynamic.DynamicProgram`; RuntimeWarning if sizes need kernels of their own."""
+        self._program, self._options, self.symbols = program, dict(options), program.symbols
+        self._lock = threading.RLock()
+        self._called: dict[Sizes, CompiledNetwork] = {}
+        self._own: list[Sizes] = []
+        self.limits = tuple(bounds(symbol.least, symbol.most, buckets) for symbol in self.symbols)
+        """Largest sizes of the buckets, for each size that changes."""
+        if (count := math.prod(map(len, self.limits))) > MOST_BUCKETS:
+            raise ValueError(f"buckets={buckets} of {len(self.symbols)} sizes are {count} networks: expected at most {MOST_BUCKETS}")
+        self._buckets = {largest: self._bucket(largest) for largest in itertools.product(*self.limits)}
+
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Compute the module's results; inputs, outputs and errors are those of `CompiledNetwork`.
+
+        ValueError also for a size outside of its range.
+        """
+        return self.of(*inputs, **named)(*inputs, out=out, **named)
+
+    def of(self, *inputs: Any, **named: Any) -> CompiledNetwork:
+        """Return the function for the sizes of these inputs. The first call for new sizes proves or compiles it."""
+        if named or not self._is_flat:
+            inputs = tuple(taken_apart(str(self._first), self._first.takes, inputs, named))
+        try:
+            sizes = tuple([inputs[place].shape[axis] for place, axis in self._places])
+            return self._called[sizes]
+        except (KeyError, IndexError, AttributeError):
+            return self._at(inputs)
+
+    def at(self, *sizes: int) -> CompiledNetwork:
+        """Return the function for one value of each size that changes. ValueError if one is outside of its range."""
+        for symbol, size in zip(self.symbols, sizes, strict=True):
+            if not symbol.least <= size <= symbol.most:
+                raise ValueError(f"{symbol.called} has size {size}: expected {symbol.least} to {symbol.most}")
+        with self._lock:
+            if sizes not in self._called:
+                self._called[sizes] = self._made(sizes)
+            return self._called[sizes]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all buckets."""
+        known = [one.network.digest if isinstance(one, _Compiled) else one for one in self._buckets.values()]
+        return hashlib.sha256("\0".join([repr(self.symbols), *known]).encode()).hexdigest()
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        return [(symbol.place, symbol.axis) for symbol in self.symbols]
+
+    @cached_property
+    def _first(self) -> Network:
+        """The network of the largest sizes, for the names and forms of arguments."""
+        return self._program.network([symbol.most for symbol in self.symbols])
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        return all(isinstance(form, int) for form in self._first.takes.values())
+
+    def _at(self, inputs: Sequence[Any]) -> CompiledNetwork:
+        sizes = []
+        for symbol in self.symbols:
+            shape = getattr(inputs[symbol.place], "shape", ()) if symbol.place < len(inputs) else ()
+            if len(shape) <= symbol.axis:
+                raise ValueError(f"{self._first}: {symbol.called} is missing: expected size {symbol.least} to {symbol.most}")
+            sizes.append(int(shape[symbol.axis]))
+        return self.at(*sizes)
+
+    def _bucket(self, largest: Sizes) -> _Compiled | str:
+        """Compile the network of the largest sizes of a bucket. Return the reason if it serves no smaller sizes."""
+        big = self._program.network(largest)
+        try:
+            proof = restriction(self._program.network(self._probe(largest)), big)
+            made = opened(big, proof)
+        except NotRestricted as error:
+            warnings.warn(f"{big}: sizes get kernels of their own, because {error}", RuntimeWarning, stacklevel=4)
+            return str(error)
+        network = compile_network(made.network, **self._options)
+        return _Compiled(made, network, Bucket(network.function))
+
+    def _probe(self, largest: Sizes) -> Sizes:
+        """Return sizes below the largest ones of a bucket, each by another number, so that a proof tells the sizes apart."""
+        return tuple(
+            max(symbol.least, most - 1 - number) for number, (symbol, most) in enumerate(zip(self.symbols, largest, strict=True))
+        )
+
+    def _made(self, sizes: Sizes) -> CompiledNetwork:
+        small = self._program.network(sizes)
+        largest = tuple(next(most for most in limits if most >= size) for size, limits in zip(sizes, self.limits, strict=True))
+        bucket = self._buckets[largest]
+        if isinstance(bucket, _Compiled):
+            try:
+                return _sized(small, bucket)
+            except NotRestricted as error:
+                said = ", ".join(f"{one.called} of {size}" for one, size in zip(self.symbols, sizes, strict=True))
+                warnings.warn(f"{small}: {said} gets kernels of its own, because {error}", RuntimeWarning, stacklevel=5)
+        self._own.append(sizes)
+        if len(self._own) > MOST_OWN:
+            del self._called[self._own.pop(0)]
+        return compile_network(small, **self._options)
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(f"{one.called} {one.least} to {one.most}" for one in self.symbols)
+        return f"<{self._first}: {ranges} in {len(self._buckets)} buckets>"
+
+
+def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
+    """Return a bucket's kernels as the function of smaller sizes. NotRestricted without a proof."""
+    given = bucket.opened.arrays(restriction(small, bucket.opened.big))
+    known, called = bucket.network.plan.network.limits, small.called
+    limits = {name: min(limit, called.limits.get(name, limit)) for name, limit in known.items()}
+    function = SizedFunction(dataclasses.replace(called, limits={**called.limits, **limits}), bucket.memory, given)
+    return dataclasses.replace(bucket.network, plan=Plan(small, ()), function=function)
+
+
+def compile_dynamic(
+    module: Any, example_inputs: Examples, dynamic_shapes: Any, buckets: int | None, options: Mapping[str, Any]
+) -> DynamicNetwork:
+    """Compile a module for ranges of sizes (`agents.networks.compile_module`)."""
+    from gensor_gym.frontends.dynamic import DynamicProgram
+
+    program = DynamicProgram(module, example_inputs, dynamic_shapes)
+    count = BUCKETS.get(len(program.symbols), 1) if buckets is None else buckets
+    return DynamicNetwork(program, count, options)
