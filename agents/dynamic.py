@@ -167,10 +167,11 @@ class DynamicNetwork:
 
 def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
     """Return a bucket's kernels as the function of smaller sizes. NotRestricted without a proof."""
-    given = bucket.opened.arrays(restriction(small, bucket.opened.big))
+    proof = restriction(small, bucket.opened.big)
+    given = bucket.opened.arrays(proof)
     known, called = bucket.network.plan.network.limits, small.called
     limits = {name: min(limit, called.limits.get(name, limit)) for name, limit in known.items()}
-    function = SizedFunction(dataclasses.replace(called, limits={**called.limits, **limits}), bucket.memory, given)
+    function = SizedFunction(dataclasses.replace(called, limits={**called.limits, **limits}), bucket.memory, given, proof.returned)
     return dataclasses.replace(bucket.network, plan=Plan(small, ()), function=function)
 
 

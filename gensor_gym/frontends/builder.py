@@ -31,6 +31,7 @@ from gensor_gym.dataflow.nodes import (
     Transpose,
     Value,
 )  # fmt: skip
+from gensor_gym.frontends.constants import copied
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import encode
@@ -67,6 +68,7 @@ class Builder:
         """Name of a dequantised value -> the int8 numbers from which it was computed (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
         """Function that adds a product of dequantised values in integers, or returns None."""
+        self.copied = copied
         self._joined: dict[str, str] = {}
         """Name of a concatenation -> its 16-bit type; empty for other types."""
         self._wraps: dict[str, str] = {}
@@ -85,7 +87,7 @@ class Builder:
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
         made = self._given(Value(self._fresh(name), array.shape, half or dtype, constant=True))
-        self._constants[made] = np.array(array, dtype, order="C")  # an array, even without axes
+        self._constants[made] = self.copied(array, dtype)
         return made
 
     def _given(self, value: Value) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx.node import map_arg
 from torch.utils import _pytree as trees
 
+from gensor_gym.frontends.constants import copied
 from gensor_gym.frontends.forms import Examples
 from gensor_gym.frontends.torch_export import Reader, exported
-from gensor_gym.frontends.unsupported import refusing
+from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.network import Network
 
 _INT_OO = 1 << 62
@@ -70,6 +70,7 @@ class DynamicProgram:
         self.places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
         with refusing():
             self.program = exported(module, example_inputs, dynamic_shapes)
+        self._copies = _Copies(self.program)
         self.symbols = _symbols(self.program)
         """The sizes that change, in the order of the inputs' axes."""
 
@@ -77,7 +78,28 @@ class DynamicProgram:
         """Return the network for one value of each symbol. Unsupported for operations that are not covered."""
         named = {symbol.name: size for symbol, size in zip(self.symbols, sizes, strict=True)}
         with refusing():
-            return Reader(_specialised(self.program, named), self.module.forward, self.places).network(type(self.module).__name__)
+            reader = Reader(_specialised(self.program, named), self.module.forward, self.places)
+            reader.builder.copied = self._copies.of
+            return reader.network(type(self.module).__name__)
+
+
+class _Copies:
+    """Copies of a program's tensors, which the networks of all sizes share."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        tensors = [*program.state_dict.values(), *program.constants.values()]
+        self._own = {one.data_ptr() for one in tensors if isinstance(one, torch.Tensor)}
+        self._made: dict[object, np.ndarray] = {}
+
+    def of(self, array: np.ndarray, dtype: str) -> np.ndarray:
+        """Return a copy of an array, the same one for the same memory of the program."""
+        address = array.ctypes.data
+        if address not in self._own:
+            return copied(array, dtype)
+        key = address, array.shape, array.strides, array.dtype, dtype
+        if key not in self._made:
+            self._made[key] = copied(array, dtype)
+        return self._made[key]
 
 
 def _check_ranges(dynamic_shapes: Any) -> None:
@@ -114,40 +136,22 @@ def _symbols(program: ExportedProgram) -> tuple[Symbol, ...]:
 
 
 def _specialised(program: ExportedProgram, sizes: Mapping[str, int]) -> _Specialised:
-    """Evaluate the program's shapes for the values of its symbols, with tensors that have no elements in memory."""
-    graph, made, values = torch.fx.Graph(), dict[str, Any](), dict[str, Any]()
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-        for node in program.graph.nodes:
-            if node.op == "placeholder":
-                made[node.name] = graph.placeholder(node.name)
-                values[node.name] = _given(node.meta.get("val"), sizes, mode)
-            elif node.op == "output":
-                made[node.name] = graph.output(map_arg(node.args[0], lambda one: made[one.name]))
+    """Evaluate the program's shapes for the values of its symbols. Tensors have no memory."""
+    graph, made, values = torch.fx.Graph(), dict[str, Any](), _Values(sizes)
+    for node in program.graph.nodes:
+        if node.op == "output":
+            made[node.name] = graph.output(map_arg(node.args[0], lambda one: made[one.name]))
+        elif not _is_check(node):
+            value = values.of(node.meta.get("val"))
+            if isinstance(value, int | float | bool) and node.op == "call_function":
+                made[node.name] = value  # sizes become constants of the operations that read them
                 continue
-            elif not _is_check(node):
-                _evaluate(graph, node, made, values)
-            if isinstance(new := made.get(node.name), torch.fx.Node):
-                new.meta = {**node.meta, "val": values[node.name]}
-    signature = program.graph_signature
-    specs = [dataclasses.replace(spec) for spec in signature.output_specs]
-    return _Specialised(
-        graph, dataclasses.replace(signature, output_specs=specs), program.call_spec, program.state_dict, program.constants
-    )
-
-
-def _evaluate(graph: torch.fx.Graph, node: torch.fx.Node, made: dict[str, Any], values: dict[str, Any]) -> None:
-    """Evaluate one operation. Numbers, such as sizes, become constants of the operations that read them."""
-    target: Callable[..., Any] = node.target  # type: ignore[assignment]
-    found = target(*map_arg(node.args, lambda one: values[one.name]), **map_arg(node.kwargs, lambda one: values[one.name]))
-    values[node.name] = found
-    if isinstance(found, int | float | bool):
-        made[node.name] = found
-        return
-    made[node.name] = graph.create_node("call_function", target, *_read(node, made), name=node.name)
-
-
-def _read(node: torch.fx.Node, made: Mapping[str, Any]) -> tuple[Any, Any]:
-    return map_arg(node.args, lambda one: made[one.name]), map_arg(node.kwargs, lambda one: made[one.name])
+            read = (map_arg(some, lambda one: made[one.name]) for some in (node.args, node.kwargs))
+            new = made[node.name] = graph.create_node(node.op, node.target, *read, name=node.name)
+            new.name = node.name  # which may be a word that torch gives no other node
+            new.meta = {**node.meta, "val": value}
+    signature = dataclasses.replace(program.graph_signature)
+    return _Specialised(graph, signature, program.call_spec, program.state_dict, program.constants)
 
 
 def _is_check(node: torch.fx.Node) -> bool:
@@ -155,17 +159,25 @@ def _is_check(node: torch.fx.Node) -> bool:
     return not node.users and any(word in str(node.target) for word in ("assert", "sym_constrain"))
 
 
-def _given(value: Any, sizes: Mapping[str, int], mode: FakeTensorMode) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    with mode:
-        return torch.empty([_extent(extent, sizes) for extent in value.shape], dtype=value.dtype)
+class _Values:
+    """Evaluates shapes and numbers of an exported program for values of its symbols."""
 
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes, self.known = sizes, dict[Any, Any]()
 
-def _extent(extent: Any, sizes: Mapping[str, int]) -> int:
-    if isinstance(extent, int):
-        return extent
-    expression = extent.node.expr
-    made = expression.subs({symbol: sizes[str(symbol)] for symbol in expression.free_symbols})
-    assert math.isfinite(made)
-    return int(made)
+    def of(self, value: Any) -> Any:
+        """Return a node's value: a tensor without memory, a number, or a list of these."""
+        if isinstance(value, torch.Tensor):
+            return torch.empty([self.of(extent) for extent in value.shape], dtype=value.dtype, device="meta")
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            expression = value.node.expr
+            if expression not in self.known:
+                self.known[expression] = self._number(expression, type(value))
+            return self.known[expression]
+        return type(value)(map(self.of, value)) if isinstance(value, list | tuple) else value
+
+    def _number(self, expression: Any, kind: type) -> int | float | bool:
+        if unknown := [str(one) for one in expression.free_symbols if str(one) not in self.sizes]:
+            raise Unsupported(f"a size {unknown[0]} that numbers say: expected shapes that are computed from the inputs' shapes")
+        made = expression.subs({one: self.sizes[str(one)] for one in expression.free_symbols})
+        return bool(made) if kind is torch.SymBool else float(made) if kind is torch.SymFloat else int(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of, workspace_o
 from gensor_gym.codegen.runtime.threads import GgRuntime, pointers
 from gensor_gym.networks.load import NetworkFunction, compiled
 from gensor_gym.networks.network import Called
+
+
+Extents = Sequence[tuple[int, int]]
+"""Extents of axes, or of factors of axes, in the smaller and in the larger array."""
 
 
 class _Fit(ctypes.Structure):
@@ -57,14 +62,18 @@ class Bucket:
 class SizedFunction(NetworkFunction):
     """A function of smaller inputs, called like a `NetworkFunction`. Calls of all sizes of a bucket wait for one another."""
 
-    def __init__(self, called: Called, bucket: Bucket, given: Sequence[np.ndarray]) -> None:
-        """Make the function with the signature `called`. `given` are the last inputs of the bucket's network at this size."""
+    def __init__(self, called: Called, bucket: Bucket, given: Sequence[np.ndarray], returned: Sequence[Extents]) -> None:
+        """Make the function with the signature `called`. `given` are the last inputs of the bucket's network at this size.
+
+        `returned` has for each output the extents of the factors of all its axes.
+        """
         network, self.called = bucket.function.called, called
         count = len(network.inputs) - len(given)
-        pairs = [*zip(called.inputs, network.inputs[:count], strict=True), *zip(called.outputs, network.outputs, strict=True)]
+        taken = [(list(zip(one.shape, big.shape, strict=True)), big) for one, big in zip(called.inputs, network.inputs, strict=False)]
+        pairs = [*taken, *zip(returned, network.outputs, strict=True)]
         rooms = bucket.rooms[:count] + bucket.rooms[len(network.inputs) :]
         kept: list[Any] = [bucket, list(given)]
-        fits = (_Fit * len(pairs))(*(_fit(small.shape, big, room, kept) for (small, big), room in zip(pairs, rooms, strict=True)))
+        fits = (_Fit * len(pairs))(*(_fit(pairs, big, room, kept) for (pairs, big), room in zip(pairs, rooms, strict=True)))
         more, start = pointers(given), ctypes.addressof(fits)
         behind = start + count * ctypes.sizeof(_Fit)
         where = bucket.function.network_address, start, behind, ctypes.addressof(more)
@@ -74,12 +83,12 @@ class SizedFunction(NetworkFunction):
         NativeFunction.__init__(self, called, compiled("network.c", "sized.c").gg_sized_entry, loaded, 0)
 
 
-def _fit(small: tuple[int, ...], big: Any, room: int, kept: list[Any]) -> _Fit:
-    """Describe how a smaller array lies in an array of the shape of `big`, without the inner axes that do not change."""
-    if small == big.shape:
+def _fit(extents: Extents, big: Any, room: int, kept: list[Any]) -> _Fit:
+    """Describe how a smaller array lies in the array `big`, without the inner axes that do not change."""
+    last = max((axis + 1 for axis, pair in enumerate(extents) if pair[0] != pair[1]), default=0)
+    if not last:
         return _Fit(0, None, None, big.nbytes, None)
-    last = max(axis for axis, pair in enumerate(zip(small, big.shape, strict=True)) if pair[0] != pair[1]) + 1
-    rows = [(ctypes.c_long * last)(*shape[:last]) for shape in (small, big.shape)]
+    rows = [(ctypes.c_long * last)(*some[:last]) for some in zip(*extents, strict=True)]
     kept += rows
-    block = big.nbytes // int(np.prod(big.shape[:last]))
+    block = big.nbytes // math.prod(most for _, most in extents[:last])
     return _Fit(last, *map(ctypes.addressof, rows), block, room)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Map, Node, Reduce, Reshape, Value
+from gensor_gym.dataflow.nodes import (
+    HALVES,
+    Broadcast,
+    Concat,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+    Value,
+)  # fmt: skip
 from gensor_gym.networks.dynamic.axes import Axes, NotRestricted, extents, plain, valid
 from gensor_gym.networks.dynamic.restriction import Need, Restriction
 from gensor_gym.networks.network import Network, held, needed
@@ -28,6 +42,8 @@ class Given:
     """(map, index of the number in its expression, number in the larger network)."""
     constant: str = ""
     """Name of the constant of the larger network."""
+    move: str = ""
+    """Name of the node whose elements are moved (`Restriction.moves`)."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +58,11 @@ class Opened:
     def arrays(self, found: Restriction) -> list[np.ndarray]:
         """Return the arrays of `given` for sizes with this proof. NotRestricted if they have more needs than were opened."""
         wanted = self.proof
-        if more := [*(found.needs - wanted.needs), *(found.numbers.keys() - wanted.numbers), *(found.constants.keys() - wanted.constants)]:
-            raise NotRestricted(f"{more[0]}: expected what changes between all sizes of a bucket")
+        more: list[Any] = [*(found.needs - wanted.needs)]
+        for one, other in ((found.numbers, wanted.numbers), (found.constants, wanted.constants), (found.moves, wanted.moves)):
+            more += one.keys() - other.keys()  # type: ignore[attr-defined]
+        if more:
+            raise NotRestricted(f"{more[0]} does not change between other sizes of its bucket")
         return [self._array(one, found) for one in self.given]
 
     def _array(self, one: Given, found: Restriction) -> np.ndarray:
@@ -55,6 +74,9 @@ class Opened:
         if one.number is not None:
             node, place, number = one.number
             return np.full(one.value.shape, found.numbers.get((node, place), number), np.float32)
+        if one.move:
+            first = getattr(self.big.nodes[one.move], "start", 0)
+            return found.moves.get(one.move, first + np.arange(*one.value.shape)).astype(np.int32)
         array = self.big.constants[one.constant].copy()
         if (own := found.constants.get(one.constant)) is not None:
             array[tuple(map(slice, own.shape))] = own
@@ -125,13 +147,29 @@ class _Opening:
             node = Map(expression).reading(names)
         else:
             node = node.reading(reads)
+        if name in self.proof.moves:
+            node = self._moved(name, node)
         self.nodes.append((name, node))
+
+    def _moved(self, name: str, node: Node) -> Node:
+        """Add what moves the elements of a node to the indices that a size gives; return the last node of it."""
+        assert isinstance(node, Slice | Concat | Pad)
+        rank, axis, source = len(self.big.graph.values[name].shape), node.axis, f"{name}_whole"
+        if isinstance(node, Slice):
+            source = node.source
+        else:
+            self._node(source, node, name)
+        ids = self._new((self.big.graph.values[name].shape[axis],), "int32", move=name)
+        order = (axis, *(other for other in range(rank) if other != axis))
+        self._node(f"{name}_lined", Transpose(source, order), name)
+        self._node(f"{name}_moved", Gather(f"{name}_lined", ids), name)
+        return Transpose(f"{name}_moved", tuple(map(int, np.argsort(order))))
 
     def _fresh_operands(self, expression: Expression, reads: Mapping[str, str]) -> list[str]:
         return [one for one in Map(expression).inputs if one not in reads]
 
-    def _new(self, shape: tuple[int, ...], **what: object) -> str:
-        value = Value(f"{SIZES}_{len(self.given)}", shape)
+    def _new(self, shape: tuple[int, ...], dtype: str = "float32", **what: object) -> str:
+        value = Value(f"{SIZES}_{len(self.given)}", shape, dtype)
         self.given.append(Given(value, **what))  # type: ignore[arg-type]
         return value.name
 

@@ -56,8 +56,13 @@ class Restriction:
     """Numbers that reductions need, and that values do not have by themselves."""
     numbers: dict[tuple[str, int], float] = field(default_factory=dict)
     """(map, index of a number in its expression) -> number of the smaller network, where they differ."""
+    moves: dict[str, np.ndarray] = field(default_factory=dict)
+    """Slice, concatenation or padding -> for each index of its axis the index that has the element in the larger network: of the
+    source of a slice, else of the node's value."""
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     """Constant that is not a part of the larger one's -> array of the smaller network."""
+    returned: list[list[tuple[int, int]]] = field(default_factory=list)
+    """Extents in both networks of the factors of each output's axes."""
 
 
 def restriction(small: Network, big: Network) -> Restriction:
@@ -78,6 +83,7 @@ def restriction(small: Network, big: Network) -> Restriction:
     returns = tuple(proof.names[name] for name in graph.returns)
     if (whole, rounded, returns) != (set(other.whole), set(other.rounded), other.returns):
         raise NotRestricted("types of values or outputs change with the sizes")
+    proof.add_outputs(other.returns)
     return proof.found
 
 
@@ -131,6 +137,11 @@ class _Proof:
         axes: Axes = rules(larger, node, other, small, big)
         checked = zip(axes, small, big, strict=True)
         self.found.axes[larger] = tuple(plain(a, b) if axis is None and a == b else axis for axis, a, b in checked)
+
+    def add_outputs(self, names: Sequence[str]) -> None:
+        for name in names:
+            axes = [self._known(name, axis) for axis in range(len(self._of(name)))]
+            self.found.returned.append([factor.extents for axis in axes for factor in axis])
 
     def _of(self, name: str) -> Axes:
         return self.found.axes[name]
@@ -225,13 +236,27 @@ class _Proof:
 
     def _slice(self, name: str, node: Slice, other: Slice, small: Sequence[int], big: Sequence[int]) -> Axes:
         own, axis = self._of(other.source), other.axis
-        factors = self._known(other.source, axis)
-        dynamic = is_dynamic(factors)
-        if node.axis != axis or node.start != other.start or (dynamic and len(factors) != 1):
-            raise NotRestricted(f"elements {node.start} to {node.stop} of an axis of changing size: expected the first ones")
-        pad = factors[0].pad if dynamic and other.stop == factors[0].big else None
-        cut = plain(node.stop - node.start, other.stop - other.start, pad)
-        return (*own[:axis], cut, *own[axis + 1 :])
+        factors = self._line(other.source, axis)
+        if node.axis != axis:
+            raise NotRestricted("its axis changes with the sizes")
+        length, most, pad = small[axis], big[axis], factors[0].pad if factors and other.stop == factors[0].big else None
+        if length > most:
+            raise NotRestricted("it becomes smaller for larger sizes")
+        if node.start != other.start:
+            self._move(name, node.start + np.arange(length), most)
+            pad = None
+        return (*own[:axis], plain(length, most, pad if length != most else None), *own[axis + 1 :])
+
+    def _line(self, name: str, axis: int) -> tuple[Factor, ...]:
+        """Return the factors of an axis, whose smaller elements come first. NotRestricted for a product of changing sizes."""
+        found = self._known(name, axis)
+        if is_dynamic(found) and len(found) != 1:
+            raise NotRestricted("it divides a product of changing sizes")
+        return found
+
+    def _move(self, name: str, ids: np.ndarray, most: int) -> None:
+        """Note that the elements of an axis, of extent `most` in the larger network, come from these indices."""
+        self.found.moves[name] = np.concatenate([ids, np.zeros(most - len(ids), np.int64)])
 
     def _gather(self, name: str, node: Gather, other: Gather, small: Sequence[int], big: Sequence[int]) -> Axes:
         table = self._known(other.table, 0)
@@ -240,23 +265,29 @@ class _Proof:
         return (*map(without_pads, self._of(other.ids)), *self._of(other.table)[1:])
 
     def _concat(self, name: str, node: Concat, other: Concat, small: Sequence[int], big: Sequence[int]) -> Axes:
-        if node.axis != other.axis or any(is_dynamic(self._known(one, other.axis)) for one in other.sources[:-1]):
-            raise NotRestricted("it joins parts after one of changing size: expected that one last")
-        last = self._known(other.sources[-1], other.axis)
-        if is_dynamic(last) and len(last) != 1:
-            raise NotRestricted("it joins a product of changing sizes")
+        if node.axis != other.axis:
+            raise NotRestricted("its axis changes with the sizes")
+        parts = [(self._line(one, other.axis), self._shape(one, other.axis)) for one in other.sources]
         given = [self._of(one) for one in other.sources]
-        axes = [unified([own[axis] for own in given]) for axis in range(len(big))if axis != other.axis]
-        joined = plain(small[other.axis], big[other.axis], last[0].pad if is_dynamic(last) else None)
+        axes = [unified([own[axis] for own in given]) for axis in range(len(big)) if axis != other.axis]
+        joined = self._joined(name, [pair for _, pair in parts], parts[-1][0], small[other.axis], big[other.axis])
         return (*axes[: other.axis], joined, *axes[other.axis :])
 
+    def _joined(self, name: str, parts: Sequence[tuple[int, int]], last: Sequence[Factor], small: int, big: int) -> Axis:
+        """Return the axis along which parts, with these extents in both networks, are joined."""
+        if all(one == other for one, other in parts[:-1]):
+            return plain(small, big, last[0].pad if is_dynamic(tuple(last)) else None)
+        starts = np.cumsum([0, *(most for _, most in parts)])
+        self._move(name, np.concatenate([start + np.arange(n) for start, (n, _) in zip(starts, parts, strict=False)]), big)
+        return plain(small, big)
+
     def _pad_node(self, name: str, node: Pad, other: Pad, small: Sequence[int], big: Sequence[int]) -> Axes:
-        same = (node.axis, node.before, node.after, node.value) == (other.axis, other.before, other.after, other.value)
-        own, axis = list(self._of(other.source)), other.axis
-        if not same or (is_dynamic(self._known(other.source, axis)) and (other.after or len(self._known(other.source, axis)) != 1)):
-            raise NotRestricted("it pads the end of an axis of changing size")
-        own = list(map(without_pads, own))
-        own[axis] = plain(small[axis], big[axis])
+        if (node.axis, node.before, node.after, node.value) != (other.axis, other.before, other.after, other.value):
+            raise NotRestricted("its padding changes with the sizes")
+        own, axis = list(map(without_pads, self._of(other.source))), other.axis
+        self._line(other.source, axis)
+        parts = [(other.before, other.before), self._shape(other.source, axis), (other.after, other.after)]
+        own[axis] = self._joined(name, parts if other.after else parts[:2], (), small[axis], big[axis])
         return tuple(own)
 
     def _contract(self, name: str, node: Contract, other: Contract, small: Sequence[int], big: Sequence[int]) -> Axes:
