@@ -13,7 +13,7 @@ import itertools
 import math
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -63,9 +63,11 @@ class DynamicNetwork:
     def __init__(self, program: Any, buckets: int, options: Mapping[str, Any]) -> None:
         """Compile all buckets of a `frontends.dynamic.DynamicProgram`; RuntimeWarning if sizes need kernels of their own."""
         self._program, self._options, self.symbols = program, dict(options), program.symbols
+        self._places = [(symbol.place, symbol.axis) for symbol in self.symbols]
         self._lock = threading.RLock()
         self._called: dict[Sizes, CompiledNetwork] = {}
         self._own: list[Sizes] = []
+        self._in_torch: Callable[..., Any] | None = None
         self.limits = tuple(bounds(symbol.least, symbol.most, buckets) for symbol in self.symbols)
         """Largest sizes of the buckets, for each size that changes."""
         if (count := math.prod(map(len, self.limits))) > MOST_BUCKETS:
@@ -83,11 +85,13 @@ class DynamicNetwork:
         """Return the function for the sizes of these inputs. The first call for new sizes proves or compiles it."""
         if named or not self._is_flat:
             inputs = tuple(taken_apart(str(self._first), self._first.takes, inputs, named))
+        return self._sized(inputs)
+
+    def _sized(self, tensors: Sequence[Any]) -> CompiledNetwork:
         try:
-            sizes = tuple([inputs[place].shape[axis] for place, axis in self._places])
-            return self._called[sizes]
+            return self._called[tuple([tensors[place].shape[axis] for place, axis in self._places])]
         except (KeyError, IndexError, AttributeError):
-            return self._at(inputs)
+            return self._at(tensors)
 
     def at(self, *sizes: int) -> CompiledNetwork:
         """Return the function for one value of each size that changes. ValueError if one is outside of its range."""
@@ -99,15 +103,36 @@ class DynamicNetwork:
                 self._called[sizes] = self._made(sizes)
             return self._called[sizes]
 
+    def as_torch(self) -> Callable[..., Any]:
+        """Return the network as a torch operator for torch.compile and torch.export, also with sizes that they do not know.
+
+        See `CompiledNetwork.as_torch`.
+        """
+        from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
+
+        if self._in_torch is None:
+            refuse_compiling()
+            shown = self.at(*(symbol.most for symbol in self.symbols))
+
+            def run(*tensors: Any) -> Any:
+                return self._sized(tensors).function(*tensors)
+
+            def shapes(*tensors: Any) -> list[list[Any]]:
+                return self._program.returned([tensors[place].shape[axis] for place, axis in self._places])  # type: ignore[no-any-return]
+
+            operator = torch_operator(shown.plan.network.called, self.digest, run, shapes)
+
+            def call(*inputs: Any, **named: Any) -> Any:
+                return shown._formed(shown._typed(operator(*shown._given(inputs, named))))
+
+            self._in_torch = call
+        return self._in_torch
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all buckets."""
         known = [one.network.digest if isinstance(one, _Compiled) else one for one in self._buckets.values()]
         return hashlib.sha256("\0".join([repr(self.symbols), *known]).encode()).hexdigest()
-
-    @cached_property
-    def _places(self) -> list[tuple[int, int]]:
-        return [(symbol.place, symbol.axis) for symbol in self.symbols]
 
     @cached_property
     def _first(self) -> Network:

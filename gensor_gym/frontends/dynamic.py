@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import operator as python
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
+import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
@@ -70,24 +73,49 @@ class DynamicProgram:
         self.places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
         with refusing():
             self.program = exported(module, example_inputs, dynamic_shapes)
-        self._copies = _Copies(self.program)
+        self._state, self._constants = _held(self.program.state_dict), _held(self.program.constants)
+        self._copies = _Copies([*self._state.values(), *self._constants.values()])
         self.symbols = _symbols(self.program)
         """The sizes that change, in the order of the inputs' axes."""
+
+    @cached_property
+    def _returned(self) -> list[list[Callable[..., Any]]]:
+        """For each axis of each output a function of the sizes."""
+        (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
+        values = [one.meta["val"] for one in results if isinstance(one, torch.fx.Node)]
+        names = [sympy.Symbol(symbol.name) for symbol in self.symbols]
+        own = {one.name: one for one in names}
+
+        def made(extent: Any) -> Callable[..., Any]:
+            expression = sympy.sympify(extent.node.expr if isinstance(extent, torch.SymInt) else extent)
+            plain = expression.subs({one: own[str(one)] for one in expression.free_symbols})
+            return cast(Callable[..., Any], sympy.lambdify(names, plain, [{"FloorDiv": python.floordiv}, "math"]))
+
+        return [[made(extent) for extent in value.shape] for value in values if isinstance(value, torch.Tensor)]
+
+    def returned(self, sizes: Sequence[Any]) -> list[list[Any]]:
+        """Return the shapes of the outputs for values of the symbols, which may be symbols of torch."""
+        return [[extent(*sizes) for extent in extents] for extents in self._returned]
 
     def network(self, sizes: Sequence[int]) -> Network:
         """Return the network for one value of each symbol. Unsupported for operations that are not covered."""
         named = {symbol.name: size for symbol, size in zip(self.symbols, sizes, strict=True)}
         with refusing():
-            reader = Reader(_specialised(self.program, named), self.module.forward, self.places)
+            program = _specialised(self.program, named, self._state, self._constants)
+            reader = Reader(program, self.module.forward, self.places)
             reader.builder.copied = self._copies.of
             return reader.network(type(self.module).__name__)
+
+
+def _held(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tensors that stay the same, and keep their memory, if the module gets others, as by `module.double()`."""
+    return {name: one.detach() if isinstance(one, torch.Tensor) else one for name, one in tensors.items()}
 
 
 class _Copies:
     """Copies of a program's tensors, which the networks of all sizes share."""
 
-    def __init__(self, program: ExportedProgram) -> None:
-        tensors = [*program.state_dict.values(), *program.constants.values()]
+    def __init__(self, tensors: Sequence[Any]) -> None:
         self._own = {one.data_ptr() for one in tensors if isinstance(one, torch.Tensor)}
         self._made: dict[object, np.ndarray] = {}
 
@@ -135,7 +163,9 @@ def _symbols(program: ExportedProgram) -> tuple[Symbol, ...]:
     return tuple(found.values())
 
 
-def _specialised(program: ExportedProgram, sizes: Mapping[str, int]) -> _Specialised:
+def _specialised(
+    program: ExportedProgram, sizes: Mapping[str, int], state: Mapping[str, Any], constants: Mapping[str, Any]
+) -> _Specialised:
     """Evaluate the program's shapes for the values of its symbols. Tensors have no memory."""
     graph, made, values = torch.fx.Graph(), dict[str, Any](), _Values(sizes)
     for node in program.graph.nodes:
@@ -151,7 +181,7 @@ def _specialised(program: ExportedProgram, sizes: Mapping[str, int]) -> _Special
             new.name = node.name  # which may be a word that torch gives no other node
             new.meta = {**node.meta, "val": value}
     signature = dataclasses.replace(program.graph_signature)
-    return _Specialised(graph, signature, program.call_spec, program.state_dict, program.constants)
+    return _Specialised(graph, signature, program.call_spec, state, constants)
 
 
 def _is_check(node: torch.fx.Node) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from tests.support.random_modules import Draw, Layers, Of
+from tests.support.random_modules import Draw, Of
 
 Ranges = dict[str, tuple[int, int]]
 
@@ -56,13 +56,23 @@ class Sized(Draw):
         return Of(known[self.ends])
 
     def _of_rows(self, width: int) -> nn.Module:
-        made: Layers = [super()._of_rows(width)]
-        return nn.Sequential(*made)
+        whole = super()._of_rows(width)
+        assert isinstance(whole, nn.Sequential)
+        return whole[:1]
 
-    def given(self, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-        """Draw inputs for one value of each changing size, in the order of `ranges`."""
-        known = {**self.fixed, **dict(zip(self.ranges, sizes, strict=True))}
+    @property
+    def example(self) -> dict[str, int]:
+        """Sizes for torch.export: neither 0 nor 1."""
+        return {name: max(least, 3) for name, (least, _) in self.ranges.items()}
+
+    def given(self, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+        """Draw inputs for one value of each changing size by name."""
+        known = {**self.fixed, **sizes}
         return (self._normal(known["batch"], known["rows"], self.width),)
+
+    def names(self, symbols: Sequence[Any]) -> list[str]:
+        """Names of the sizes in the order of a program's symbols."""
+        return [("batch", "rows")[one.axis] for one in symbols]
 
     @property
     def shapes(self) -> tuple[dict[int, Any], ...]:
