@@ -1,8 +1,8 @@
 """Compile a torch module to one function for ranges of sizes, such as a batch of 1 to 64 or a sequence of up to 512 tokens.
 
-The range is cut into buckets. A bucket has the kernels of its largest size; `networks.dynamic` proves for each size that is called
-for the first time that they compute the smaller network, with masks where reductions need them. A size without such a proof gets
-kernels of its own.
+The range is cut into buckets. A bucket has the kernels of its largest size. When a size is called for the first time,
+`networks.dynamic` proves that these compute the smaller network, with masks where reductions need them. A size without such a
+proof gets kernels of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
 from gensor_gym.networks.dynamic.opened import Opened, opened
 from gensor_gym.networks.dynamic.restriction import restriction
 from gensor_gym.networks.forms import taken_apart
+from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
@@ -71,7 +72,8 @@ class DynamicNetwork:
         self.limits = tuple(bounds(symbol.least, symbol.most, buckets) for symbol in self.symbols)
         """Largest sizes of the buckets, for each size that changes."""
         if (count := math.prod(map(len, self.limits))) > MOST_BUCKETS:
-            raise ValueError(f"buckets={buckets} of {len(self.symbols)} sizes are {count} networks: expected at most {MOST_BUCKETS}")
+            said = f"buckets={buckets} of {len(self.symbols)} sizes"
+            raise ValueError(f"{said} are {count} networks: expected at most {MOST_BUCKETS}")
         self._buckets = {largest: self._bucket(largest) for largest in itertools.product(*self.limits)}
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
@@ -162,6 +164,7 @@ class DynamicNetwork:
             warnings.warn(f"{big}: sizes get kernels of their own, because {error}", RuntimeWarning, stacklevel=4)
             return str(error)
         network = compile_network(made.network, **self._options)
+        assert isinstance(network.function, NetworkFunction)
         return _Compiled(made, network, Bucket(network.function))
 
     def _probe(self, largest: Sizes) -> Sizes:
@@ -196,7 +199,8 @@ def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
     given = bucket.opened.arrays(proof)
     known, called = bucket.network.plan.network.limits, small.called
     limits = {name: min(limit, called.limits.get(name, limit)) for name, limit in known.items()}
-    function = SizedFunction(dataclasses.replace(called, limits={**called.limits, **limits}), bucket.memory, given, proof.returned)
+    called = dataclasses.replace(called, limits={**called.limits, **limits})
+    function = SizedFunction(called, bucket.memory, given, proof.returned)
     return dataclasses.replace(bucket.network, plan=Plan(small, ()), function=function)
 
 

@@ -64,8 +64,9 @@ FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
 if TYPE_CHECKING:
-    from agents.dynamic import DynamicNetwork
     from matplotlib.figure import Figure
+
+    from agents.dynamic import DynamicNetwork
 
 
 @dataclass(frozen=True, eq=False)

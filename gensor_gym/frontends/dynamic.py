@@ -23,8 +23,8 @@ from gensor_gym.frontends.torch_export import Reader, exported
 from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.network import Network
 
-_INT_OO = 1 << 62
-"""Bounds of torch's ranges from this number on mean that there is no bound."""
+_NO_BOUND = 1 << 62
+"""Ends of torch's ranges from this number on mean that there is no end."""
 _WANTED = "expected torch.export.Dim(name, min=.., max=..)"
 
 
@@ -102,7 +102,7 @@ class DynamicProgram:
         named = {symbol.name: size for symbol, size in zip(self.symbols, sizes, strict=True)}
         with refusing():
             program = _specialised(self.program, named, self._state, self._constants)
-            reader = Reader(program, self.module.forward, self.places)
+            reader = Reader(cast(ExportedProgram, program), self.module.forward, self.places)
             reader.builder.copied = self._copies.of
             return reader.network(type(self.module).__name__)
 
@@ -153,9 +153,10 @@ def _symbols(program: ExportedProgram) -> tuple[Symbol, ...]:
             read |= {str(symbol): called for symbol in expression.free_symbols}
             if expression.is_Symbol and str(expression) not in found:
                 bounds = program.range_constraints[expression]
-                if not bounds.upper.is_Integer and not isinstance(bounds.upper, int) or int(bounds.upper) >= _INT_OO:
+                if not sympy.sympify(bounds.upper).is_Integer or int(bounds.upper) >= _NO_BOUND:
                     raise ValueError(f"dynamic_shapes: {called} has no largest size: {_WANTED}")
-                found[str(expression)] = Symbol(str(expression), max(1, int(bounds.lower)), int(bounds.upper), place, axis, called)
+                least, most = max(1, int(bounds.lower)), int(bounds.upper)
+                found[str(expression)] = Symbol(str(expression), least, most, place, axis, called)
     if missing := [called for name, called in read.items() if name not in found]:
         raise ValueError(f"dynamic_shapes: the size of {missing[0]} is computed: expected an axis that has the size itself")
     if not found:
@@ -176,8 +177,8 @@ def _specialised(
             if isinstance(value, int | float | bool) and node.op == "call_function":
                 made[node.name] = value  # sizes become constants of the operations that read them
                 continue
-            read = (map_arg(some, lambda one: made[one.name]) for some in (node.args, node.kwargs))
-            new = made[node.name] = graph.create_node(node.op, node.target, *read, name=node.name)
+            args, options = (map_arg(some, lambda one: made[one.name]) for some in (node.args, node.kwargs))
+            new = made[node.name] = graph.create_node(node.op, node.target, args, options, node.name)
             new.name = node.name  # which may be a word that torch gives no other node
             new.meta = {**node.meta, "val": value}
     signature = dataclasses.replace(program.graph_signature)

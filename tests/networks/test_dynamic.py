@@ -1,4 +1,4 @@
-"""Networks for ranges of sizes: random modules beside float64, natively with dirty memory and under sanitizers; refusals; faults."""
+"""Networks for ranges of sizes: random modules beside float64, in dirty memory and under sanitizers; refusals; faults."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from tests.support.dynamic_modules import Cached, Sized
 from tests.support.exports import sanitized
 from tests.support.guarded import guarded
 from tests.support.networks import in_float64, kernels_of
+from tests.support.random_modules import Seen
 from tests.support.sized_program import add_check
 
 DEFAULT, ALL = 12, 200
@@ -117,19 +118,25 @@ def test_random_sizes_under_sanitizers(seed: int, tmp_path: Path, monkeypatch: p
     found = restriction(small, served.big)
     made = [one.numpy().astype(np.float32) for one in several(in_float64(drawn.module, inputs))]
     network = served.plan.network
-    ends = [(list(zip(one.shape, big.shape, strict=True)), big.nbytes) for one, big in zip(small.inputs, network.inputs, strict=False)]
+    pairs = zip(small.inputs, network.inputs, strict=False)
+    ends = [(list(zip(one.shape, big.shape, strict=True)), big.nbytes) for one, big in pairs]
+    sizes_out = [big.nbytes for big in network.outputs]
     export_network(served.plan, served.kernels, served.bucket.function, tmp_path / "made", 2, [{}] * len(served.kernels), "made")
     add_check(
         tmp_path / "made", [(one.numpy(), *end) for one, end in zip(inputs, ends, strict=True)], served.opened.arrays(found),
-        [(one, *end) for one, end in zip(made, zip(found.returned, (big.nbytes for big in network.outputs), strict=True), strict=True)],
+        list(zip(made, found.returned, sizes_out, strict=True)),
         served.bucket.function.layout.workspace_bytes,
     )  # fmt: skip
     assert sanitized(tmp_path / "made", "threads.c", "-fsanitize=address,undefined", ["-O0"]) == ""
 
 
-def attention(kind: str) -> tuple[Attention, Served]:
-    module, rows = Attention(kind).eval(), Dim("rows", min=1, max=16)
-    return module, Served(module, example(5), ({1: rows}, {1: rows}), 1)
+def padded(kind: str) -> tuple[torch.nn.Module, Served, tuple[Tensor, ...]]:
+    """Attention without a mask, or a mean of those rows that count, and inputs of five rows."""
+    torch.manual_seed(2)
+    module = (Attention("bare") if kind == "bare" else Seen(40, 8, torch.nn.Linear(8, 8))).eval()
+    inputs, rows = example(5), Dim("rows", min=1, max=16)
+    inputs = inputs if kind == "bare" else (inputs[0], torch.tensor([[True, False, True, True, False]]))
+    return module, Served(module, inputs, ({1: rows}, {1: rows}), 1), inputs
 
 
 def without(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,20 +153,22 @@ def all_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openings, "valid", lambda axis: np.ones(extents(axis)[1], bool))
 
 
+CLEARED = "    memset(to + step * (size_t)fit->small[axis], 0, step * (size_t)(fit->big[axis] - fit->small[axis]));\n"
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None] | None]] = {
-    "stale padding": ("masked", functools.partial(without, "    memset(to + step * (size_t)fit->small[axis], 0, step * (size_t)(fit->big[axis] - fit->small[axis]));\n")),
+    "stale padding": ("counted", functools.partial(without, CLEARED)),
     "remainder unguarded": ("bare", all_valid),
-    "none": ("masked", None),
+    "none, counted": ("counted", None),
+    "none, bare": ("bare", None),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, plant = FAULTS[fault]
-    module, served = attention(kind)
+    module, served, inputs = padded(kind)
     if plant is not None:
         plant(monkeypatch)
-    function, inputs = served.sized([5]), example(5)
+    function = served.sized([5])
     if plant is None:
         compare(function, module, inputs)
         return
@@ -216,15 +225,18 @@ class Called(torch.nn.Module):
         return self.operator(x, keys, values)
 
 
-def test_sizes_outside_of_their_range_and_wrong_buckets(cached: tuple[Cached, DynamicNetwork], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_outside_of_their_range_and_wrong_buckets(
+    cached: tuple[Cached, DynamicNetwork], monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, compiled = cached
     for past in (0, 13):
         with pytest.raises(ValueError, match=f"axis 2 of keys has size {past}: expected 1 to 12"):
             compiled(*steps(past))
     with pytest.raises(ValueError, match=r"input values is float32\[1, 2, 5, 4\], expected float32\[1, 2, 4, 4\]"):
         compiled(*steps(4)[:2], steps(5)[2])
-    monkeypatch.setattr(compiled, "limits", ([8, 12],))  # planted: sizes above 4 go to the bucket of 4
-    monkeypatch.setattr(compiled, "_buckets", {(8,): compiled._buckets[4,], (12,): compiled._buckets[12,]})
+    planted = {"limits": ([8, 12],), "_buckets": {(8,): compiled._buckets[4,], (12,): compiled._buckets[12,]}, "_called": {}}
+    for name, one in planted.items():  # sizes of 5 to 8 go to the bucket of 4
+        monkeypatch.setattr(compiled, name, one)
     with pytest.warns(RuntimeWarning, match="axis 2 of keys of 6 gets kernels of its own, because"):
         torch.testing.assert_close(compiled(*steps(6)), tuple(module(*steps(6))), rtol=1e-4, atol=1e-5)
 

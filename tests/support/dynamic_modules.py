@@ -40,7 +40,8 @@ class Sized(Draw):
         torch.manual_seed(seed)
         self.ends = self._one_of(*range(10))
         changing = self._one_of(0, 1, 2)
-        self.ranges = {"batch": (1, 6)} if changing == 0 else {"rows": (2, 12)} if changing == 1 else {"batch": (1, 4), "rows": (1, 9)}
+        ranges = {"batch": (1, 6)}, {"rows": (2, 12)}, {"batch": (1, 4), "rows": (1, 9)}
+        self.ranges = ranges[changing]
         self.fixed = {"batch": self._one_of(1, 2), "rows": self._one_of(3, 5)}
         self.module = nn.Sequential(self._of_rows(self.width), self._end()).eval()
 

@@ -53,16 +53,19 @@ def add_check(
     named = ", ".join(f"given_{i}" for i in range(more)) or "0"
     lines += [
         f"    const void *const given[] = {{{named}}};",
-        f"    struct gg_sized sized = {{&network, ins, outs, given, {count}, {more}, memset(aligned_alloc(64, {room}), 255, {room})}};",
+        f"    char *const workspace = memset(aligned_alloc(64, {room}), 255, {room});",
+        f"    struct gg_sized sized = {{&network, ins, outs, given, {count}, {more}, workspace}};",
         "    struct gg_sized_loaded loaded = {.sized = &sized};", "    gg_runtime_init(&loaded.runtime, 2);",
         f"    gg_sized_entry(read, {'made[0]' if results == 1 else 'made'}, 0, &loaded.runtime);", "    int wrong = 0;",
     ]  # fmt: skip
     for i, (one, _, _) in enumerate(outputs):
-        near = f"fabsf(((float *)made[{i}])[j] - ((const float *)out_{i})[j]) <= 1e-3f + 1e-3f * fabsf(((const float *)out_{i})[j])"
-        lines.append(f"    for (long j = 0; j < {one.size}; j++) wrong |= !({near});")
+        lines.append(f"    for (long j = 0; j < {one.size}; j++) {{")
+        lines.append(f"        const float right = ((const float *)out_{i})[j], found = ((float *)made[{i}])[j];")
+        lines.append("        wrong |= !(fabsf(found - right) <= 1e-3f + 1e-3f * fabsf(right));")
+        lines.append("    }")
     lines += [f"    free(ins[{i}].room); free((void *)read[{i}]);" for i in range(count)]
     lines += [f"    free(outs[{i}].room); free(made[{i}]);" for i in range(results)]
-    lines += ["    free(sized.workspace);", "    return wrong;", "}"]
+    lines += ["    free(workspace);", "    return wrong;", "}"]
     with (folder / "network.c").open("a") as network:
         network.write("\n".join([*parts, *lines, ""]))
     (folder / "threads.c").write_text(CHECK)

@@ -27,8 +27,9 @@ def refuse_compiling() -> None:
 
 
 def torch_operator(
-    computation: Computation, digest: str, loaded: Callable[..., Any], shapes: Callable[..., Sequence[Sequence[Any]]] | None = None
-) -> Callable[..., Any]:
+    computation: Computation, digest: str, loaded: Callable[..., Any],
+    shapes: Callable[..., Sequence[Sequence[Any]]] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """Register the torch operator `torch.ops.gensor_gym.NAME_DIGEST` and return it.
 
     It maps input tensors, made contiguous, to new output tensors.
@@ -52,7 +53,8 @@ def torch_operator(
 
     def fake(*tensors: torch.Tensor) -> Any:
         known = [one.shape for one in outputs] if shapes is None else shapes(*tensors)
-        made = tuple(tensors[0].new_empty(shape, dtype=getattr(torch, one.dtype)) for one, shape in zip(outputs, known, strict=True))
+        kinds = [getattr(torch, one.dtype) for one in outputs]
+        made = tuple(tensors[0].new_empty(shape, dtype=kind) for shape, kind in zip(known, kinds, strict=True))
         return made[0] if len(outputs) == 1 else made
 
     gives = "Tensor" if len(outputs) == 1 else f"({', '.join('Tensor' for _ in outputs)})"

@@ -15,7 +15,6 @@ from gensor_gym.codegen.runtime.threads import GgRuntime, pointers
 from gensor_gym.networks.load import NetworkFunction, compiled
 from gensor_gym.networks.network import Called
 
-
 Extents = Sequence[tuple[int, int]]
 """Extents of axes, or of factors of axes, in the smaller and in the larger array."""
 
@@ -69,7 +68,8 @@ class SizedFunction(NetworkFunction):
         """
         network, self.called = bucket.function.called, called
         count = len(network.inputs) - len(given)
-        taken = [(list(zip(one.shape, big.shape, strict=True)), big) for one, big in zip(called.inputs, network.inputs, strict=False)]
+        both = zip(called.inputs, network.inputs, strict=False)
+        taken = [(list(zip(one.shape, big.shape, strict=True)), big) for one, big in both]
         pairs = [*taken, *zip(returned, network.outputs, strict=True)]
         rooms = bucket.rooms[:count] + bucket.rooms[len(network.inputs) :]
         kept: list[Any] = [bucket, list(given)]

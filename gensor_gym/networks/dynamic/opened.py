@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,9 @@ from gensor_gym.dataflow.nodes import (
     Transpose,
     Value,
 )  # fmt: skip
-from gensor_gym.networks.dynamic.axes import Axes, NotRestricted, extents, plain, valid
+from gensor_gym.networks.dynamic.axes import Axes, NotRestricted, extents, valid
 from gensor_gym.networks.dynamic.restriction import Need, Restriction
-from gensor_gym.networks.network import Network, held, needed
+from gensor_gym.networks.network import Network, needed
 
 SIZES = "of_size"
 """Prefix of the names of inputs that depend on the sizes."""
@@ -77,8 +77,9 @@ class Opened:
         if one.move:
             first = getattr(self.big.nodes[one.move], "start", 0)
             return found.moves.get(one.move, first + np.arange(*one.value.shape)).astype(np.int32)
-        array = self.big.constants[one.constant].copy()
+        array = self.big.constants[one.constant]
         if (own := found.constants.get(one.constant)) is not None:
+            array = array.copy()
             array[tuple(map(slice, own.shape))] = own
         return array
 
@@ -104,21 +105,32 @@ def _marks(found: Restriction, big: Network, need: Need) -> bytes:
 
 def opened(big: Network, proof: Restriction) -> Opened:
     """Make the network for all sizes up to those of `big` whose proof is like `proof`."""
-    made = _Opening(big, proof)
+    outside = list(dict.fromkeys([*proof.constants, *_tables(big)]))
+    made = _Opening(big, proof, outside)
     for name, node in big.graph.nodes:
         made.add(name, node)
     values = [one.value for one in made.given]
-    inputs = [value for value in big.graph.inputs if value.name not in proof.constants]
+    inputs = [value for value in big.graph.inputs if value.name not in outside]
     graph = needed(
         big.graph.name, (*inputs, *values), made.nodes, big.graph.returns, big.graph.whole, big.graph.rounded | made.rounded
     )
-    constants = {name: array for name, array in big.constants.items() if name not in proof.constants}
+    constants = {name: array for name, array in big.constants.items() if name not in outside}
     network = replace(big, graph=graph, constants=constants, origins={**big.origins, **made.origins}, arguments=None)
     return Opened(network, big, proof, tuple(made.given))
 
 
+def _tables(big: Network) -> list[str]:
+    """Return the constants that are only tables of rows, such as embeddings. As inputs, all buckets share them."""
+
+    def is_table(name: str) -> bool:
+        readers = [big.nodes[one] for one in big.graph.readers[name]]
+        return all(isinstance(node, Gather) and node.ids != name for node in readers)
+
+    return [value.name for value in big.graph.inputs if value.constant and is_table(value.name)]
+
+
 class _Opening:
-    def __init__(self, big: Network, proof: Restriction) -> None:
+    def __init__(self, big: Network, proof: Restriction, outside: Collection[str]) -> None:
         self.big, self.proof = big, proof
         self.nodes: list[tuple[str, Node]] = []
         self.given: list[Given] = []
@@ -127,7 +139,7 @@ class _Opening:
         self.instead: dict[str, str] = {}
         """Name of a value -> name of the value that later nodes read."""
         self.masks: dict[tuple[tuple[int, int], ...], str] = {}
-        for name in proof.constants:
+        for name in outside:
             value = next(one for one in big.graph.inputs if one.name == name)
             self.given.append(Given(replace(value, constant=False), constant=name))
 

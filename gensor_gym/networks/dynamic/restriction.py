@@ -7,7 +7,6 @@ proof lists these needs, and numbers and constants that differ; `opened` makes a
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,11 +113,11 @@ class _Proof:
         name = self.names[given.name] = wanted.name
         self.shapes[name] = given.shape, wanted.shape
         pairs = list(zip(given.shape, wanted.shape, strict=True))
+        if any(extent > most for extent, most in pairs):
+            raise NotRestricted(f"{name} is {list(given.shape)} for the smaller sizes, {list(wanted.shape)} for the larger")
         pads: list[float | None] = [0.0] * len(pairs)
         if given.constant:
             one, other = self.small.constants[given.name], self.big.constants[name]
-            if any(extent > most for extent, most in pairs):
-                raise NotRestricted(f"constant {name} becomes smaller for larger sizes")
             part = other[tuple(map(slice, given.shape))]
             if _is_same(one, part) or np.array_equal(one, part, equal_nan=one.dtype.kind == "f"):
                 pads = [_uniform(other, given.shape, axis) if n != most else None for axis, (n, most) in enumerate(pairs)]
@@ -175,7 +174,8 @@ class _Proof:
 
     def _padded(self, name: str, node: Map, axis: int, factors: Axis) -> Axis:
         """Return an axis of a map's value with the numbers outside of the smaller value, as far as they are known."""
-        if factors is None or sum(factor.is_dynamic for factor in factors) != 1 or any(key[0] == name for key in self.found.numbers):
+        changes = any(changed == name for changed, _ in self.found.numbers)
+        if factors is None or changes or sum(factor.is_dynamic for factor in factors) != 1:
             return factors
         known = {one: self._pad(one, axis) for one in node.inputs}
         hard = {one: self._hard(one, axis) for one in node.inputs}
@@ -203,8 +203,8 @@ class _Proof:
             if is_dynamic(self._known(other.source, axis)):
                 self._need(name, 0, axis, number)
                 if other.body == "max":  # later readers read the changed value
-                    changed = tuple(replace(one, pad=number) if one.is_dynamic else one for one in self._known(other.source, axis))
-                    own = self._of(other.source)
+                    own, known = self._of(other.source), self._known(other.source, axis)
+                    changed = tuple(replace(one, pad=number, is_soft=False) if one.is_dynamic else one for one in known)
                     self.found.axes[other.source] = (*own[:axis], changed, *own[axis + 1 :])
             axes[axis] = ()
         return tuple(map(without_pads, axes))
@@ -302,7 +302,7 @@ class _Proof:
                     of_loop[axis].append(self._of(other.sources[place])[dimension])
                     reads.append((axis, place, dimension))
         loops = {axis: self._loop(one.axes[axis].extent, op.axes[axis].extent, several) for axis, several in of_loop.items()}
-        self._products(name, op, loops, reads, other)
+        self._products(name, other, reads)
         found: list[Axis] = []
         for dimension, axis in enumerate(_movers(op.write, None)):
             pair = small[dimension], big[dimension]
@@ -318,8 +318,9 @@ class _Proof:
             raise NotRestricted("a window along an axis of changing size")
         return found if found is None or is_dynamic(found) else plain(small, big)
 
-    def _products(self, name: str, op: Any, loops: Mapping[int, Axis], reads: Sequence[tuple[int, int, int]], node: Contract) -> None:
-        """Let the operands be neutral along the axes that are summed."""
+    def _products(self, name: str, node: Contract, reads: Sequence[tuple[int, int, int]]) -> None:
+        """Let the operands be neutral along the axes that are summed. `reads` are (loop, operand, axis of the operand)."""
+        op = node.operator
         for axis in op.reduce:
             along = [(place, dimension) for one, place, dimension in reads if one == axis]
             if not any(is_dynamic(self._known(node.sources[place], dimension)) for place, dimension in along):
