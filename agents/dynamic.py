@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from agents.networks import CompiledNetwork, Examples, compile_network
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.dynamic.axes import NotRestricted
 from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
 from gensor_gym.networks.dynamic.opened import Opened, opened
@@ -205,11 +206,20 @@ def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
 
 
 def compile_dynamic(
-    module: Any, example_inputs: Examples, dynamic_shapes: Any, buckets: int | None, options: Mapping[str, Any]
+    module: Any, example_inputs: Examples, dynamic_shapes: Any, buckets: int | None, hw: Hardware, options: Mapping[str, Any]
 ) -> DynamicNetwork:
-    """Compile a module for ranges of sizes (`agents.networks.compile_module`)."""
+    """Compile a module for ranges of sizes on a checked machine. See `agents.networks.compile_module`.
+
+    Raises:
+        Unsupported, NoKernel: as `compile_module`.
+        ValueError: for a GPU, a wrong number of buckets, and sizes without a range.
+    """
     from gensor_gym.frontends.dynamic import DynamicProgram
 
+    if buckets is not None and (not isinstance(buckets, int) or buckets < 1):
+        raise ValueError(f"buckets={buckets!r}: expected a whole number above 0")
+    if hw.kind != "cpu":
+        raise ValueError(f"dynamic_shapes on {hw.name}: expected a CPU; compile_buckets pads to several sizes on a GPU")
     program = DynamicProgram(module, example_inputs, dynamic_shapes)
     count = BUCKETS.get(len(program.symbols), 1) if buckets is None else buckets
     return DynamicNetwork(program, count, options)

@@ -350,8 +350,8 @@ def compile_module(
     cannot be compiled is returned as a function that calls the module, and a RuntimeWarning says why. `seconds` include torch's
     export.
 
-    With `dynamic_shapes`, those of `torch.export.export`, the function serves a range of sizes on a CPU, with the kernels of the
-    largest size of each of `buckets` parts of the range (`agents.dynamic`). The `seconds` are for each part.
+    With `dynamic_shapes`, those of `torch.export.export`, the function serves ranges of sizes on a CPU. Each range has `buckets`
+    parts, with kernels of the largest size of the part (`agents.dynamic`). `seconds` are for each part.
 
     Raises:
         Unsupported: if the module is not covered.
@@ -364,7 +364,8 @@ def compile_module(
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
     hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
-    _check_buckets(hw, dynamic_shapes, buckets)
+    if dynamic_shapes is None and buckets is not None:
+        raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
     if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
         start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
     with uncollected():
@@ -372,7 +373,7 @@ def compile_module(
             if dynamic_shapes is not None:
                 from agents.dynamic import compile_dynamic
 
-                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, {"seconds": seconds, **options})
+                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, {"seconds": seconds, **options})
             network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)
@@ -381,15 +382,6 @@ def compile_module(
                 raise
             warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
             return FallenBack(module, str(error))
-
-
-def _check_buckets(hw: Hardware, dynamic_shapes: Any, buckets: int | None) -> None:
-    if dynamic_shapes is None and buckets is not None:
-        raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
-    if buckets is not None and (not isinstance(buckets, int) or buckets < 1):
-        raise ValueError(f"buckets={buckets!r}: expected a whole number above 0")
-    if dynamic_shapes is not None and hw.kind != "cpu":
-        raise ValueError(f"dynamic_shapes on {hw.name}: expected a CPU; compile_buckets pads to several sizes on a GPU")
 
 
 @dataclass(frozen=True, eq=False)
