@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agents.networks import CompiledNetwork, Examples, compile_network
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.dynamic.axes import NotRestricted
 from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
@@ -30,6 +29,8 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
 Sizes = tuple[int, ...]
+CompiledNetwork = Any
+"""An `agents.networks.CompiledNetwork`. That module imports this one, and passes its function that makes them."""
 BUCKETS = {1: 4, 2: 2}
 """Number of sizes that change -> default number of buckets of each; 1 for more sizes."""
 MOST_BUCKETS = 32
@@ -62,9 +63,12 @@ class _Compiled:
 class DynamicNetwork:
     """A torch module that is compiled for ranges of sizes. It is called like the module."""
 
-    def __init__(self, program: Any, buckets: int, options: Mapping[str, Any]) -> None:
-        """Compile all buckets of a `frontends.dynamic.DynamicProgram`; RuntimeWarning if sizes need kernels of their own."""
-        self._program, self._options, self.symbols = program, dict(options), program.symbols
+    def __init__(self, program: Any, buckets: int, compile_one: Callable[[Network], CompiledNetwork]) -> None:
+        """Compile all buckets of a `frontends.dynamic.DynamicProgram`; RuntimeWarning if sizes need kernels of their own.
+
+        `compile_one` compiles one network.
+        """
+        self._program, self._compile, self.symbols = program, compile_one, program.symbols
         self._places = [(symbol.place, symbol.axis) for symbol in self.symbols]
         self._lock = threading.RLock()
         self._called: dict[Sizes, CompiledNetwork] = {}
@@ -164,7 +168,7 @@ class DynamicNetwork:
         except NotRestricted as error:
             warnings.warn(f"{big}: sizes get kernels of their own, because {error}", RuntimeWarning, stacklevel=4)
             return str(error)
-        network = compile_network(made.network, **self._options)
+        network = self._compile(made.network)
         assert isinstance(network.function, NetworkFunction)
         return _Compiled(made, network, Bucket(network.function))
 
@@ -187,7 +191,7 @@ class DynamicNetwork:
         self._own.append(sizes)
         if len(self._own) > MOST_OWN:
             del self._called[self._own.pop(0)]
-        return compile_network(small, **self._options)
+        return self._compile(small)
 
     def __repr__(self) -> str:
         ranges = ", ".join(f"{one.called} {one.least} to {one.most}" for one in self.symbols)
@@ -206,8 +210,9 @@ def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
 
 
 def compile_dynamic(
-    module: Any, example_inputs: Examples, dynamic_shapes: Any, buckets: int | None, hw: Hardware, options: Mapping[str, Any]
-) -> DynamicNetwork:
+    module: Any, example_inputs: Sequence[Any] | Mapping[str, Any], dynamic_shapes: Any, buckets: int | None, hw: Hardware,
+    compile_one: Callable[[Network], CompiledNetwork],
+) -> DynamicNetwork:  # fmt: skip
     """Compile a module for ranges of sizes on a checked machine. See `agents.networks.compile_module`.
 
     Raises:
@@ -222,4 +227,4 @@ def compile_dynamic(
         raise ValueError(f"dynamic_shapes on {hw.name}: expected a CPU; compile_buckets pads to several sizes on a GPU")
     program = DynamicProgram(module, example_inputs, dynamic_shapes)
     count = BUCKETS.get(len(program.symbols), 1) if buckets is None else buckets
-    return DynamicNetwork(program, count, options)
+    return DynamicNetwork(program, count, compile_one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from agents.dynamic import DynamicNetwork, compile_dynamic
 from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces, start_worker
 from agents.progress import shown
@@ -66,7 +68,6 @@ FALLBACKS = ("error", "torch")
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from agents.dynamic import DynamicNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,9 +347,8 @@ def compile_module(
 ) -> CompiledNetwork | DynamicNetwork | FallenBack:  # fmt: skip
     """Compile a torch module to one function.
 
-    `compile_network` describes `options`, `frontends.torch_export` the covered modules. With `fallback="torch"` a module that
-    cannot be compiled is returned as a function that calls the module, and a RuntimeWarning says why. `seconds` include torch's
-    export.
+    `compile_network` describes `options`, `frontends.torch_export` the covered modules. `seconds` include torch's export. With
+    `fallback="torch"`, a module that cannot be compiled is returned as a function that calls it; a RuntimeWarning says why.
 
     With `dynamic_shapes`, those of `torch.export.export`, the function serves ranges of sizes on a CPU. Each range has `buckets`
     parts, with kernels of the largest size of the part (`agents.dynamic`). `seconds` are for each part.
@@ -371,9 +371,8 @@ def compile_module(
     with uncollected():
         try:
             if dynamic_shapes is not None:
-                from agents.dynamic import compile_dynamic
-
-                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, {"seconds": seconds, **options})
+                compile_one = functools.partial(compile_network, seconds=seconds, **options)
+                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one)
             network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)

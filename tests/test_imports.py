@@ -26,6 +26,7 @@ LAZY = {
     "gensor_gym/frontends/cached/digest.py": {"torch"},
     "gensor_gym/frontends/cached/networks.py": {"torch"},
     "gensor_gym/frontends/decomposed.py": {"torch"},
+    "gensor_gym/frontends/dynamic.py": {"torch"},
     "gensor_gym/frontends/objects.py": {"torch"},
     "gensor_gym/frontends/padding.py": {"torch"},
     "gensor_gym/frontends/torch_export.py": {"torch"},

@@ -31,12 +31,16 @@ from gensor_gym.dataflow.nodes import (
     Transpose,
     Value,
 )  # fmt: skip
-from gensor_gym.frontends.constants import copied
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import encode
 from gensor_gym.operators.text import of_type
 from gensor_gym.operators.types import Operator
+
+
+def copied(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Return a row-major copy of an array in a data type."""
+    return np.array(array, dtype, order="C")  # an array, even without axes
 
 
 class Builder:

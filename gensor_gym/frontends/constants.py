@@ -11,11 +11,6 @@ from gensor_gym.dataflow.expressions import MOST_IN_FLOAT64
 from gensor_gym.frontends.unsupported import refusing
 
 
-def copied(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a row-major copy of an array in a data type."""
-    return np.array(array, dtype, order="C")  # an array, even without axes
-
-
 def constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
     """Convert a constant output to a float32 or int64 array. Unsupported if neither is exact.
 

@@ -10,14 +10,13 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx.node import map_arg
 from torch.utils import _pytree as trees
 
-from gensor_gym.frontends.constants import copied
+from gensor_gym.frontends.builder import copied
 from gensor_gym.frontends.forms import Examples
 from gensor_gym.frontends.torch_export import Reader, exported
 from gensor_gym.frontends.unsupported import Unsupported, refusing
@@ -81,6 +80,8 @@ class DynamicProgram:
     @cached_property
     def _returned(self) -> list[list[Callable[..., Any]]]:
         """For each axis of each output a function of the sizes."""
+        import sympy
+
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         values = [one.meta["val"] for one in results if isinstance(one, torch.fx.Node)]
         names = [sympy.Symbol(symbol.name) for symbol in self.symbols]
@@ -153,7 +154,7 @@ def _symbols(program: ExportedProgram) -> tuple[Symbol, ...]:
             read |= {str(symbol): called for symbol in expression.free_symbols}
             if expression.is_Symbol and str(expression) not in found:
                 bounds = program.range_constraints[expression]
-                if not sympy.sympify(bounds.upper).is_Integer or int(bounds.upper) >= _NO_BOUND:
+                if not getattr(bounds.upper, "is_Integer", True) or int(bounds.upper) >= _NO_BOUND:
                     raise ValueError(f"dynamic_shapes: {called} has no largest size: {_WANTED}")
                 least, most = max(1, int(bounds.lower)), int(bounds.upper)
                 found[str(expression)] = Symbol(str(expression), least, most, place, axis, called)

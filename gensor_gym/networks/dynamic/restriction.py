@@ -1,8 +1,8 @@
 """Proof that a network for smaller sizes is a part of the network of the same module for larger sizes.
 
 By induction over the nodes, each value of the smaller network equals the elements of the larger one at the first indices of each
-changing factor of its axes, whatever the other elements are. A reduction along a changing axis needs a neutral number there. The
-proof lists these needs, and numbers and constants that differ; `opened` makes a network that satisfies them.
+changing factor of its axes; the other elements may have any values. A reduction along a changing axis needs a neutral number
+there. The proof lists these needs, and numbers and constants that differ; `opened` makes a network that satisfies them.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class _Proof:
         return plain(*self._shape(name, axis))
 
     def _need(self, node: str, place: int, axis: int, number: float) -> None:
-        """Let an operand have a number outside of the smaller value; note that it has to be made if it is not there."""
+        """Let an operand have a number outside of the smaller value; note the need if it does not have it."""
         source = self.big.nodes[node].inputs[place]
         factors = self._known(source, axis)
         if all(factor.pad == number for factor in factors if factor.is_dynamic):
