@@ -19,10 +19,12 @@ from functools import cached_property
 from typing import Any
 
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.arena import DEFAULTS
 from gensor_gym.networks.dynamic.axes import NotRestricted
 from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
 from gensor_gym.networks.dynamic.opened import Opened, opened
 from gensor_gym.networks.dynamic.restriction import restriction
+from gensor_gym.networks.dynamic.weights import SharedWeights
 from gensor_gym.networks.forms import taken_apart
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
@@ -63,12 +65,14 @@ class _Compiled:
 class DynamicNetwork:
     """A torch module that is compiled for ranges of sizes. It is called like the module."""
 
-    def __init__(self, program: Any, buckets: int, compile_one: Callable[[Network], CompiledNetwork]) -> None:
+    def __init__(
+        self, program: Any, buckets: int, compile_one: Callable[[Network], CompiledNetwork], arena: str | None = None
+    ) -> None:
         """Compile all buckets of a `frontends.dynamic.DynamicProgram`; RuntimeWarning if sizes need kernels of their own.
 
-        `compile_one` compiles one network.
+        `compile_one` compiles one network with this `arena`.
         """
-        self._program, self._compile, self.symbols = program, compile_one, program.symbols
+        self._program, self._compile, self._arena, self.symbols = program, compile_one, arena, program.symbols
         self._places = [(symbol.place, symbol.axis) for symbol in self.symbols]
         self._lock = threading.RLock()
         self._called: dict[Sizes, CompiledNetwork] = {}
@@ -79,7 +83,10 @@ class DynamicNetwork:
         if (count := math.prod(map(len, self.limits))) > MOST_BUCKETS:
             said = f"buckets={buckets} of {len(self.symbols)} sizes"
             raise ValueError(f"{said} are {count} networks: expected at most {MOST_BUCKETS}")
-        self._buckets = {largest: self._bucket(largest) for largest in itertools.product(*self.limits)}
+        self._weights = SharedWeights(count)
+        self._buckets: dict[Sizes, _Compiled | str] = {}
+        for largest in reversed(list(itertools.product(*self.limits))):
+            self._buckets[largest] = self._bucket(largest)
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Compute the module's results; inputs, outputs and errors are those of `CompiledNetwork`.
@@ -169,8 +176,10 @@ class DynamicNetwork:
             warnings.warn(f"{big}: sizes get kernels of their own, because {error}", RuntimeWarning, stacklevel=4)
             return str(error)
         network = self._compile(made.network)
-        assert isinstance(network.function, NetworkFunction)
-        return _Compiled(made, network, Bucket(network.function))
+        mode = DEFAULTS["cpu"] if self._arena is None else self._arena
+        own = NetworkFunction(network.plan, network.kernels, network.hardware.units, mode, self._weights.place)
+        first = next((one.memory for one in self._buckets.values() if isinstance(one, _Compiled)), None)
+        return _Compiled(made, dataclasses.replace(network, function=own), Bucket(own, first))
 
     def _probe(self, largest: Sizes) -> Sizes:
         """Return sizes below the largest ones of a bucket, each by another number, so that a proof tells the sizes apart."""
@@ -211,7 +220,7 @@ def _sized(small: Network, bucket: _Compiled) -> CompiledNetwork:
 
 def compile_dynamic(
     module: Any, example_inputs: Sequence[Any] | Mapping[str, Any], dynamic_shapes: Any, buckets: int | None, hw: Hardware,
-    compile_one: Callable[[Network], CompiledNetwork],
+    compile_one: Callable[[Network], CompiledNetwork], arena: str | None,
 ) -> DynamicNetwork:  # fmt: skip
     """Compile a module for ranges of sizes on a checked machine. See `agents.networks.compile_module`.
 
@@ -227,4 +236,4 @@ def compile_dynamic(
         raise ValueError(f"dynamic_shapes on {hw.name}: expected a CPU; compile_buckets pads to several sizes on a GPU")
     program = DynamicProgram(module, example_inputs, dynamic_shapes)
     count = BUCKETS.get(len(program.symbols), 1) if buckets is None else buckets
-    return DynamicNetwork(program, count, compile_one)
+    return DynamicNetwork(program, count, compile_one, arena)

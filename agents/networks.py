@@ -372,7 +372,7 @@ def compile_module(
         try:
             if dynamic_shapes is not None:
                 compile_one = functools.partial(compile_network, seconds=seconds, **options)
-                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one)
+                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one, options.get("arena"))
             network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from gensor_gym.networks.steps import Step
 
 MOST_ARRAYS = 64
 """Largest number of arrays of one kernel: `GG_MOST` of `network.c`."""
+
+
+Placed = Callable[[Plan, Sequence[Kernel], Layout, np.ndarray, np.ndarray], tuple[Layout, np.ndarray]]
+"""Function like `networks.dynamic.weights.SharedWeights.place`."""
 
 
 class _Place(ctypes.Structure):
@@ -63,8 +67,10 @@ class NetworkFunction(NativeFunction):
     Several threads may call it. Calls of a network with packed weights wait for one another.
     """
 
-    def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
-        """Lay out memory, load the kernels, and pack weights once.
+    def __init__(
+        self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot", placed: Placed | None = None
+    ) -> None:
+        """Lay out memory, load the kernels, and pack weights once. `placed` moves fixed memory to where networks share it.
 
         The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or if a kernel's tasks cannot be
         combined to the tasks of the loop that it shares.
@@ -75,6 +81,11 @@ class NetworkFunction(NativeFunction):
         """Memory of constants and packed weights, an array of bytes."""
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
+        if placed is not None:
+            again = in_large_pages(self.layout.fixed_bytes)
+            again[:] = 0xFF
+            _pack(plan, kernels, self.layout, again, threads)
+            self.layout, self.fixed = placed(plan, kernels, self.layout, self.fixed, again)
         self.constants = _constants(plan, self.layout, self.fixed)
         """Name of an unpacked constant -> view of it in fixed memory."""
         distinct = {kernel.digest: kernel for kernel in kernels}

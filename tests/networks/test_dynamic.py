@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from gensor_gym.networks.dynamic.axes import NotRestricted, extents
 from gensor_gym.networks.dynamic.function import Bucket, SizedFunction
 from gensor_gym.networks.dynamic.opened import Opened, opened
 from gensor_gym.networks.dynamic.restriction import restriction
+from gensor_gym.networks.dynamic.weights import SharedWeights
 from gensor_gym.networks.export import export_network
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.plan import Plan
 from tests.networks.test_networks_buckets import Attention, example
 from tests.support.dynamic_modules import Cached, Sized
 from tests.support.exports import sanitized
@@ -271,6 +274,24 @@ def test_what_has_no_range_is_refused() -> None:
         gensor_gym.compile(module, x, buckets=2)
     with pytest.raises(Unsupported, match="torch.export: .*"):
         gensor_gym.compile(module, x, dynamic_shapes=({1: Dim("b", min=1, max=4)},))
+
+
+def test_buckets_share_equal_weights() -> None:
+    """A second network with the same weights adds none, another one does; calls one after another stay right."""
+    drawn, served = drawn_case(1)
+    shared = SharedWeights(3)
+    two = [Bucket(NetworkFunction(served.plan, served.kernels, 2, "hot", shared.place))]
+    once = shared.end
+    two.append(Bucket(NetworkFunction(served.plan, served.kernels, 2, "hot", shared.place), two[0]))
+    assert shared.end == once > 0
+    for served.bucket in (*two, two[0]):
+        compare(served.sized([3]), drawn.module, drawn.given({"batch": 3}))
+    network = served.plan.network
+    name, array = max(network.constants.items(), key=lambda item: item[1].size)
+    changed = replace(network, constants={**network.constants, name: array + 1})
+    NetworkFunction(Plan(changed, served.plan.pieces), served.kernels, 2, "hot", shared.place)
+    assert shared.end > once
+    compare(served.sized([2]), drawn.module, drawn.given({"batch": 2}))
 
 
 def test_bounds_of_buckets() -> None:

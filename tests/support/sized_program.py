@@ -54,7 +54,7 @@ def add_check(
     lines += [
         f"    const void *const given[] = {{{named}}};",
         f"    char *const workspace = memset(aligned_alloc(64, {room}), 255, {room});",
-        f"    struct gg_sized sized = {{&network, ins, outs, given, {count}, {more}, workspace}};",
+        f"    struct gg_sized sized = {{&network, &network, ins, outs, given, {count}, {more}, workspace}};",
         "    struct gg_sized_loaded loaded = {.sized = &sized};", "    gg_runtime_init(&loaded.runtime, 2);",
         f"    gg_sized_entry(read, {'made[0]' if results == 1 else 'made'}, 0, &loaded.runtime);", "    int wrong = 0;",
     ]  # fmt: skip

@@ -12,7 +12,7 @@ struct gg_fit {
 };
 
 struct gg_sized {
-    struct gg_network *network;
+    struct gg_network *network, *lock; /* of the network that runs; of all that share its weights */
     const struct gg_fit *inputs, *outputs;
     const void *const *given; /* inputs that are the same at every call of this size; they come last */
     long count, more;
@@ -65,7 +65,7 @@ void gg_sized_entry(const void *const *inputs, void *output, void *workspace, co
     const void *read[sized->count + sized->more + 1];
     void *made[network->outputs], *own[network->outputs];
     (void)workspace;
-    hold(network);
+    hold(sized->lock);
     for (long i = 0; i < sized->count; i++) {
         const struct gg_fit *const fit = sized->inputs + i;
         if (fit->room) widen(fit, 0, fit->room, inputs[i]);
@@ -80,5 +80,5 @@ void gg_sized_entry(const void *const *inputs, void *output, void *workspace, co
     run_steps(&given, runtime);
     for (long i = 0; i < network->outputs; i++)
         if (sized->outputs[i].room) narrow(sized->outputs + i, 0, own[i], sized->outputs[i].room);
-    pthread_mutex_unlock(&network->busy);
+    pthread_mutex_unlock(&sized->lock->busy);
 }

@@ -32,7 +32,7 @@ class _Sized(ctypes.Structure):
     """`struct gg_sized` of `sized.c`."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("network", "inputs", "outputs", "given")),
+        *((name, ctypes.c_void_p) for name in ("network", "lock", "inputs", "outputs", "given")),
         ("count", ctypes.c_long), ("more", ctypes.c_long), ("workspace", ctypes.c_void_p),
     ]  # fmt: skip
 
@@ -46,11 +46,14 @@ class _Loaded(ctypes.Structure):
 
 
 class Bucket:
-    """A loaded network with the memory in which smaller inputs and outputs are padded. Its sizes share this memory and a lock."""
+    """A loaded network with memory in which smaller inputs and outputs are padded, which all its sizes use under a lock."""
 
-    def __init__(self, function: NetworkFunction) -> None:
-        """Allocate memory for all inputs and outputs of a loaded network, and its workspace."""
-        self.function = function
+    def __init__(self, function: NetworkFunction, first: Bucket | None = None) -> None:
+        """Allocate memory for all inputs and outputs of a loaded network, and its workspace.
+
+        Calls wait for those of the bucket `first`, with which it shares weights.
+        """
+        self.function, self.lock = function, function.network_address if first is None else first.lock
         tensors = [*function.called.inputs, *function.called.outputs]
         starts = np.cumsum([0, *(-(-one.nbytes // ALIGNMENT) * ALIGNMENT for one in tensors)])
         self.room, self.workspace = workspace_of(int(starts[-1])), workspace_of(function.layout.workspace_bytes)
@@ -76,7 +79,7 @@ class SizedFunction(NetworkFunction):
         fits = (_Fit * len(pairs))(*(_fit(pairs, big, room, kept) for (pairs, big), room in zip(pairs, rooms, strict=True)))
         more, start = pointers(given), ctypes.addressof(fits)
         behind = start + count * ctypes.sizeof(_Fit)
-        where = bucket.function.network_address, start, behind, ctypes.addressof(more)
+        where = bucket.function.network_address, bucket.lock, start, behind, ctypes.addressof(more)
         sized = _Sized(*where, count, len(given), address_of(bucket.workspace))
         loaded = _Loaded(bucket.function.team, ctypes.addressof(sized))
         loaded.kept = kept, fits, more, sized
