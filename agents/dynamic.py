@@ -33,7 +33,7 @@ from gensor_gym.networks.plan import Plan
 Sizes = tuple[int, ...]
 CompiledNetwork = Any
 """An `agents.networks.CompiledNetwork`. That module imports this one, and passes its function that makes them."""
-BUCKETS = {1: 4, 2: 2}
+BUCKETS = {1: 6, 2: 2}
 """Number of sizes that change -> default number of buckets of each; 1 for more sizes."""
 MOST_BUCKETS = 32
 """Largest number of networks that are compiled ahead."""
@@ -83,6 +83,8 @@ class DynamicNetwork:
         if (count := math.prod(map(len, self.limits))) > MOST_BUCKETS:
             said = f"buckets={buckets} of {len(self.symbols)} sizes"
             raise ValueError(f"{said} are {count} networks: expected at most {MOST_BUCKETS}")
+        self._first: Network = program.network([symbol.most for symbol in self.symbols])  # for names and forms of arguments
+        self._is_flat = all(isinstance(form, int) for form in self._first.takes.values())
         self._weights = SharedWeights(count)
         self._buckets: dict[Sizes, _Compiled | str] = {}
         for largest in reversed(list(itertools.product(*self.limits))):
@@ -147,15 +149,6 @@ class DynamicNetwork:
         """SHA-256 of all buckets."""
         known = [one.network.digest if isinstance(one, _Compiled) else one for one in self._buckets.values()]
         return hashlib.sha256("\0".join([repr(self.symbols), *known]).encode()).hexdigest()
-
-    @cached_property
-    def _first(self) -> Network:
-        """The network of the largest sizes, for the names and forms of arguments."""
-        return self._program.network([symbol.most for symbol in self.symbols])
-
-    @cached_property
-    def _is_flat(self) -> bool:
-        return all(isinstance(form, int) for form in self._first.takes.values())
 
     def _at(self, inputs: Sequence[Any]) -> CompiledNetwork:
         sizes = []

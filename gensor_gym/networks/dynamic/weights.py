@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.memory import in_large_pages
+from gensor_gym.codegen.runtime.memory import ALIGNMENT, in_large_pages
 from gensor_gym.networks.arena import rounded
 from gensor_gym.networks.layout import WEIGHTS, Base, Layout, Place
 from gensor_gym.networks.plan import Plan
@@ -57,11 +57,15 @@ class SharedWeights:
         return replace(place, at=starts.get(place.at, 0)) if place.base is Base.FIXED else place
 
     def _kept(self, name: str, part: np.ndarray, first: int, last: int) -> int:
-        """Return where the memory has a part with these bytes from `first` to `last`; add the part if it has none."""
-        for start, size, *ends in self._known.get(name, []):
-            same = [first, last] == ends and len(part) <= size
-            if name and same and np.array_equal(self.memory[start + first : start + last], part[first:last]):
-                return start
+        """Return where the memory has a part with these bytes from `first` to `last`; add the part if it has none.
+
+        The bytes may have more scratch before and behind them there.
+        """
+        for start, size, begin, end in self._known.get(name, []):
+            same = end - begin == last - first and begin % ALIGNMENT == first % ALIGNMENT
+            has_room = first <= begin and len(part) - first <= size - begin
+            if name and same and has_room and np.array_equal(self.memory[start + begin : start + end], part[first:last]):
+                return start + begin - first
         start, self.end = self.end, self.end + rounded(len(part))
         self.memory[start : start + len(part)] = part
         self._known.setdefault(name, []).append((start, len(part), first, last))
