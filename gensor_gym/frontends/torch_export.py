@@ -350,7 +350,7 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 def _is_of_call(made: Any) -> bool:
     """Return whether a result of `_operation`, or a part of it, depends on the network's inputs."""
-    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
+    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else isinstance(made, str)
 
 
 def _place(node: torch.fx.Node) -> str:

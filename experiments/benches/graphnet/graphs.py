@@ -1,0 +1,238 @@
+"""Graphs in a clone of GraphNet: a random draw, and each graph as a module with weights and inputs drawn from its metadata.
+
+A graph is a folder with `model.py`, a class GraphModule whose arguments are inputs and weights, and with two files of metadata,
+which have shape, type, mean and deviation of each argument.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.conformance.cases import tensors_of
+
+SAMPLES, PROGRAM, METADATA = "samples/", "model.py", ("weight_meta.py", "input_meta.py")
+Attempt = tuple[float, int, bool]
+ATTEMPTS: tuple[Attempt, ...] = ((1.0, 1, True), (0.2, 0, True), (1.0, 1, False), (0.2, 0, False))
+"""Ways to draw arguments, in the order in which they are tried.
+
+Each has a factor of the standard deviations; the number in integer tensors without data; and whether a tensor without axes that
+is neither parameter nor buffer, such as an epsilon, is a number. (It was one in the network; GraphNet keeps numbers as tensors.)
+The last is what GraphNet itself does (`replay_tensor` in graph_net_bench/torch/utils.py). With a fifth of the deviation, hardly
+anything of the input is left after many layers, and errors in the first layers would not be seen.
+"""
+NO_DEVIATION = 0.1
+"""Standard deviation of a tensor whose metadata has none, as in GraphNet."""
+WIDE = {
+    r"\btorch\.(float32|float16|bfloat16|float|half)\b": "torch.float64", r"\.(float|half|bfloat16)\(\)": ".double()",
+}  # fmt: skip
+"""Pattern in a program -> what replaces it so that the program computes in float64."""
+HERE = {
+    r"([\"'])cuda(:\d+)?\1": '"cpu"', r"(device\(type=\"cpu\"), index=\d+\)": r"\1)",
+}  # fmt: skip
+"""Pattern in a program -> what replaces it so that the program computes on the CPU."""
+PLAIN = {r"\b([lL]_self_\w+)\.item\(\)": r"\1"}
+"""Pattern in a program -> what replaces it if numbers are numbers."""
+_STATE = re.compile(r"_(parameters|buffers)_|Parameter")
+_WEIGHT = re.compile(r"_(parameters|buffers|modules)_|^(L_)?self_|Parameter")
+
+
+
+class NotBuilt(RuntimeError):
+    """Raised if torch does not run a graph here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Description of an argument of a graph: the fields that GraphNet keeps of a tensor or a number."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    mean: float | None
+    std: float | None
+    data: list[Any] | None
+    min_val: float | None
+    max_val: float | None
+
+    def drawn(self, generator: torch.Generator, spread: float, whole: int) -> Tensor:
+        """Draw a tensor. Integers have their data, or lie between their limits, or are `whole`."""
+        if self.data is not None:
+            return torch.tensor(self.data).reshape(self.shape).to(self.dtype)
+        if self.dtype is torch.bool:
+            return torch.rand(self.shape, generator=generator) > 0.5
+        if not self.dtype.is_floating_point:
+            if self.min_val is not None and self.max_val is not None:
+                return torch.randint(int(self.min_val), int(self.max_val) + 1, self.shape, generator=generator).to(self.dtype)
+            return torch.full(self.shape, whole, dtype=self.dtype)
+        deviation = NO_DEVIATION if self.std is None else self.std
+        made = torch.randn(self.shape, generator=generator) * (deviation * spread) + (self.mean or 0.0)
+        return made.clamp(self.min_val, self.max_val).to(self.dtype) if self._is_limited else made.to(self.dtype)
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.min_val is not None or self.max_val is not None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph of GraphNet: its folder in the repository, its program, and the metadata of its arguments by name."""
+
+    name: str
+    program: str
+    metadata: Mapping[str, Metadata]
+
+    @property
+    def weights(self) -> int:
+        """Number of elements of all arguments."""
+        return sum(math.prod(one.shape) for one in self.metadata.values())
+
+
+class Captured(nn.Module):
+    """A graph as a module: weights are its own tensors, and inputs are arguments in the graph's order."""
+
+    def __init__(self, graph: nn.Module, given: Mapping[str, Any]) -> None:
+        """Take the graph, and its arguments by name: tensors and numbers of its own, None for inputs."""
+        super().__init__()
+        self.captured, self.given = graph, {}
+        for place, (name, value) in enumerate(given.items()):
+            self.given[name] = f"own_{place}" if isinstance(value, Tensor) else value
+            if isinstance(value, Tensor) and value.is_floating_point():
+                self.register_parameter(f"own_{place}", nn.Parameter(value, requires_grad=False))
+            elif isinstance(value, Tensor):
+                self.register_buffer(f"own_{place}", value)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Call the graph."""
+        left = iter(inputs)
+        own = (getattr(self, one) if isinstance(one, str) else one for one in self.given.values())
+        return self.captured(*[next(left) if one is None else one for one in own])
+
+
+@dataclass(frozen=True)
+class Built:
+    """A graph that torch runs: module, inputs, outputs of eager torch, and the program in float64 (None if that fails)."""
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    expected: list[Tensor]
+    exact: list[Tensor] | None
+
+
+def git(repository: Path, *words: str) -> str:
+    """Return what git prints about a repository; raise ValueError if it fails."""
+    done = subprocess.run(["git", "-C", str(repository), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"{repository}: {done.stderr.strip()}: expected a clone of github.com/PaddlePaddle/GraphNet")
+    return done.stdout
+
+
+def names(repository: Path, seed: int) -> list[str]:
+    """Return the folders of all graphs in a random order; raise ValueError if there are none."""
+    files = git(repository, "ls-tree", "-r", "--name-only", "HEAD", SAMPLES).splitlines()
+    found = sorted(one.removesuffix(f"/{PROGRAM}") for one in files if one.endswith(f"/{PROGRAM}"))
+    if not found:
+        raise ValueError(f"{repository} has no {SAMPLES}../{PROGRAM}: expected a clone of github.com/PaddlePaddle/GraphNet")
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def read(repository: Path, name: str) -> Graph:
+    """Read a graph. Raise NotBuilt for a missing file, and for metadata of an unknown form."""
+    try:
+        program, *files = (git(repository, "show", f"HEAD:{name}/{file}") for file in (PROGRAM, *METADATA))
+    except ValueError as error:
+        raise NotBuilt(str(error)) from error
+    return Graph(name, program, dict(one for file in files for one in _described(file)))
+
+
+def _described(text: str) -> Iterator[tuple[str, Metadata]]:
+    """Yield (name, metadata) of each class in a file of metadata, which is parsed and not run."""
+    for part in ast.parse(text).body:
+        if isinstance(part, ast.ClassDef):
+            fields = {one.targets[0].id: _literal(one.value) for one in part.body
+                      if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)}  # fmt: skip
+            dtype = getattr(torch, str(fields.get("dtype", "torch.float32")).removeprefix("torch."), None)
+            if not isinstance(dtype, torch.dtype) or not isinstance(shape := fields.get("shape", []), list | tuple):
+                raise NotBuilt(f"{part.name}: {fields}"[:200])
+            kept = (fields.get(name) for name in ("mean", "std", "data", "min_val", "max_val"))
+            yield str(fields["name"]), Metadata(tuple(shape), dtype, *kept)  # type: ignore[arg-type]
+
+
+def _literal(node: ast.AST) -> Any:
+    """Return the value of a literal or of float("inf") and the like."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "float" and isinstance(node.args[0], ast.Constant):
+        return float(node.args[0].value)  # type: ignore[arg-type]
+    if isinstance(node, ast.List):
+        return [_literal(one) for one in node.elts]
+    return -_literal(node.operand) if isinstance(node, ast.UnaryOp) else ast.literal_eval(node)
+
+
+@torch.no_grad()
+def built(graph: Graph, seed: int) -> Built:
+    """Build a graph with random weights and inputs, and run it by torch. This runs the program that the repository contains.
+
+    Raise NotBuilt, with torch's reason, if torch does not run it, and if no attempt makes finite numbers.
+    """
+    said = ""
+    for attempt in ATTEMPTS:
+        try:
+            module, inputs = _module(graph, seed, attempt, HERE)
+            expected = tensors_of(module(*(one.clone() for one in inputs)))
+        except Exception as error:  # of many classes: programs of others
+            said = said or f"{type(error).__name__}: {error}"[:300]
+            continue
+        if not all(bool(one.isfinite().any()) for one in expected if one.is_floating_point() and one.numel()):
+            said = said or "no finite numbers"
+            continue
+        return Built(module, inputs, expected, _exact(graph, seed, attempt))
+    raise NotBuilt(said)
+
+
+def _exact(graph: Graph, seed: int, attempt: Attempt) -> list[Tensor] | None:
+    try:
+        module, inputs = _module(graph, seed, attempt, HERE | WIDE)
+        return tensors_of(module.double()(*(one.double() if one.is_floating_point() else one for one in inputs)))
+    except Exception:  # of many classes: the program demands other types
+        return None
+
+
+def _module(graph: Graph, seed: int, attempt: Attempt, replaced: Mapping[str, str]) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    spread, whole, with_numbers = attempt
+    made = _program(graph, {**replaced, **(PLAIN if with_numbers else {})})
+    generator = torch.Generator().manual_seed(seed)
+    own: dict[str, Any] = {}
+    inputs: dict[str, Tensor] = {}
+    for name, argument in inspect.signature(made.forward).parameters.items():
+        if name not in graph.metadata:
+            raise NotBuilt(f"no metadata of argument {name}")
+        value, kind = graph.metadata[name].drawn(generator, spread, whole), f"{name} {argument.annotation}"
+        is_number = "Sym" in kind or (with_numbers and not value.ndim and name.startswith("L_self_") and not _STATE.search(kind))
+        own[name] = value.item() if is_number else value
+        if not is_number and not _WEIGHT.search(kind):
+            inputs[name] = value
+    inputs = inputs or {name: one for name, one in own.items() if isinstance(one, Tensor)}
+    return Captured(made, own | dict.fromkeys(inputs)).eval(), tuple(inputs.values())
+
+
+def _program(graph: Graph, replaced: Mapping[str, str]) -> nn.Module:
+    """Run a graph's program in a module of its own, which Inductor looks for, with some texts replaced; return its graph."""
+    program = graph.program
+    for pattern, text in replaced.items():
+        program = re.sub(pattern, text, program)
+    scope = sys.modules[f"{__name__}.program"] = ModuleType(f"{__name__}.program")
+    exec(compile(program, graph.name, "exec"), scope.__dict__)  # noqa: S102
+    made: nn.Module = scope.GraphModule()
+    return made
