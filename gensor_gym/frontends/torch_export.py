@@ -163,8 +163,8 @@ class _Reader:
         self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, even if it is not read
-            if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
+            # Torch keeps some nodes that nothing reads, such as random numbers for the layers that training leaves out.
+            if node.op == "call_function" and node.users and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole, self.builder.half = "the outputs", False, ""
