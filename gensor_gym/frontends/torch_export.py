@@ -33,7 +33,7 @@ from gensor_gym.registry import near
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Largest number of operations of a program, and of bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that only assert. Assertions on shapes and types hold; those on numbers are not checked."""
+"""Operations that only assert, for which nothing is decomposed. Assertions on shapes hold; those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch decomposes only if the caller lists them."""
 _EMPTY = ("aten.empty", "aten.new_empty")
@@ -162,10 +162,8 @@ class _Reader:
         """Read the program and return its network (`from_torch`)."""
         self._check_outputs()
         self._parameters()
-        for node in self.program.graph.nodes:
-            # Torch keeps some nodes that nothing reads, such as random numbers for the layers that training leaves out.
-            if node.op == "call_function" and node.users and str(node.target) not in _ASSERTIONS:
-                self.made[node.name] = self._operation(node)
+        for node in _read(self.program.graph):
+            self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole, self.builder.half = "the outputs", False, ""
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
@@ -338,6 +336,19 @@ class _Reader:
                 given: Any = map_arg(made_of.args, lambda one: self.made[one.name])
                 quantized.constant(self.builder, self.constants[name], given[0], str(made_of.target), given[1:])
         return self.constants[name]
+
+
+def _read(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the operations of which outputs are computed.
+
+    The others are assertions on numbers, and what torch keeps although nothing reads it, such as random numbers for layers that
+    only training leaves out.
+    """
+    found: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or node in found:
+            found.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node.op == "call_function" and node in found]
 
 
 def _item(made: Any, number: Any, place: str) -> Any:

@@ -39,13 +39,13 @@ class Program_weight_tensor_meta_{name}:
 OWN = "L_self_modules_a_"
 BODIES = {
     "timm/right": "x", "timm/refused": "x.sum() + x[x > 0].sum() * x", "timm/broken": "x @ x.new_ones(3, 3)",
-    "timm/wild": "x * 0 / 0",
+    "timm/wild": "x * 0 / 0", "timm/constant": "x * 0 + 1",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git repository with four graphs."""
+    """A git repository with five graphs."""
     folder: Path = tmp_path_factory.mktemp("clone")
     fields = (("L_x_", [2, 4], "torch.float32", 0.5, None), (f"{OWN}parameters_weight_", [4], "torch.float32", 1.0, None),
               (f"{OWN}eps", [], "torch.float32", None, [1e-5]), ("s0", [], "torch.int64", None, [4]))  # fmt: skip
@@ -73,6 +73,7 @@ def test_a_draw_depends_on_the_seed_alone_and_numbers_are_numbers_again(clone: P
     assert [tuple(one.shape) for one in made.inputs] == [(2, 4)]
     assert list(made.module.given.values())[2:] == [pytest.approx(1e-5), 4]  # type: ignore[operator, union-attr]
     assert made.exact is not None and made.exact[0].dtype == torch.float64
+    assert made.depends and not graphs.built(graphs.read(clone, "samples/timm/constant"), 0).depends
     torch.testing.assert_close(made.expected[0].double(), made.exact[0], rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="expected a clone of github.com/PaddlePaddle/GraphNet"):
         graphs.names(tmp_path, 0)
@@ -80,6 +81,15 @@ def test_a_draw_depends_on_the_seed_alone_and_numbers_are_numbers_again(clone: P
         graphs.built(graphs.read(clone, "samples/timm/broken"), 0)
     with pytest.raises(graphs.NotBuilt, match="no finite numbers"):
         graphs.built(graphs.read(clone, "samples/timm/wild"), 0)
+
+
+def test_statistics_of_batch_normalisations_keep_numbers_from_vanishing() -> None:
+    mean, variance, x = torch.zeros(3), torch.ones(3), 1e-6 * torch.randn(1, 3, 4, 4) + 2.0 * torch.randn(1, 3, 1, 1)
+    with graphs._Measured():
+        torch.nn.functional.batch_norm(x, mean, variance)
+        torch.nn.functional.batch_norm(x[:, :, :1, :1], torch.ones(3), torch.ones(3))
+    torch.testing.assert_close(mean, x.mean((0, 2, 3)))
+    torch.testing.assert_close(variance, 1e-4 * mean.square() + 1e-6)
 
 
 def test_each_graph_is_told_and_a_planted_fault_is_wrong(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +134,8 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
         suite.run(config, emit)
         emit.journal.close()
     told = {(row["graph"][13:], row["side"]): row["status"] for row in emit.rows if row["kind"] == "graph"}
-    assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 7
-    assert len(calls) == 5 and ("wild", "inductor") not in told
+    assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 9
+    assert len(calls) == 7 and ("wild", "inductor") not in told
     text = (tmp_path / "graphnet" / "graphnet.md").read_text()
     assert "| error | 1 | 0 |" in text and "| slow | 0 | 1 |" in text and "torch does not run them: 1" in text
     assert "| timm/right | error | ended with status 9: " in text

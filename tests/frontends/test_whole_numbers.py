@@ -44,6 +44,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "type": (lambda seen, ids: seen.to(torch.int64) + ids * 0.5, (SEEN, IDS)),
     "constant": (lambda x: (x + 1, torch.arange(3).float()), (X,)),
     "random, not read": (lambda x: (torch.rand([]), x + 1)[1], (X,)),
+    "number of an assertion": (lambda ids: (torch._check(ids.max().item() < 9), ids + 1)[1], (IDS,)),
 }  # fmt: skip
 
 

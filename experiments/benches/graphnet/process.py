@@ -45,7 +45,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         given = built(graph, asked["seed"])
     except NotBuilt as error:
         return {"status": "left out", "said": f"torch: {error}"}
-    row: dict[str, Any] = {"weights": graph.weights, "exact": given.exact is not None}
+    row: dict[str, Any] = {"weights": graph.weights, "exact": given.exact is not None, "depends": given.depends}
     row["eager_s"] = _seconds(given.module, given.inputs)
     if row["eager_s"] > asked["torch_s"]:
         return {**row, "status": "left out", "said": f"a call of torch takes {row['eager_s']:.1f} s"}

@@ -95,6 +95,8 @@ def _short(said: str) -> str:
 def _counts(by_side: Mapping[str, Sequence[Row]]) -> list[tuple[str, ...]]:
     counted = {side: Counter(row["status"] for row in rows) for side, rows in by_side.items()}
     lines = [("graphs", *(str(len(rows)) for rows in by_side.values()))]
+    blind = [sum(not row.get("depends", True) for row in rows) for rows in by_side.values()]
+    lines += [("of them, results hardly depend on the inputs", *map(str, blind))]
     lines += [(status, *(str(counts[status]) for counts in counted.values())) for status in STATUSES]
     for name, key in (("median seconds to compile", "compiled_s"), ("median speed-up over eager", "")):
         values = [[row[key] if key else speed_up(row) for row in rows if (key or "call_s") in row] for rows in by_side.values()]
