@@ -72,7 +72,8 @@ def test_compiled_margins_leave_nan_out_and_keep_the_axes(square: bool, reductio
 
 @pytest.mark.parametrize("weights", [False, True])
 def test_attention_of_one_operation_is_the_kernels(weights: bool) -> None:
-    x, *own = (0.5 * torch.randn(shape, generator=torch.Generator().manual_seed(7)) for shape in ((2, 5, 8), (24, 8), 24, (8, 8), 8))
+    shapes, seeded = ((2, 5, 8), (24, 8), (24,), (8, 8), (8,)), torch.Generator().manual_seed(7)
+    x, *own = (0.5 * torch.randn(shape, generator=seeded) for shape in shapes)
 
     def attention(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
         made = torch._native_multi_head_attention(x, x, x, 8, 2, *own, mask, weights, True, None if mask is None else 1)
