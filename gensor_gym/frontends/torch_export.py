@@ -339,10 +339,10 @@ class _Reader:
 
 
 def _read(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Return the operations of which outputs are computed.
+    """Return the operations that the outputs depend on.
 
-    The others are assertions on numbers, and what torch keeps although nothing reads it, such as random numbers for layers that
-    only training leaves out.
+    The others are assertions on numbers, and operations that torch keeps although nothing reads their results, such as random
+    numbers for layers that only training leaves out.
     """
     found: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
