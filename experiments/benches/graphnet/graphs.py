@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -255,10 +255,14 @@ def _module(graph: Graph, seed: int, attempt: Attempt, replaced: Mapping[str, st
     for name, argument in inspect.signature(made.forward).parameters.items():
         if name not in graph.metadata:
             raise NotBuilt(f"no metadata of argument {name}")
-        value, kind = graph.metadata[name].drawn(generator, spread, whole), f"{name} {argument.annotation}"
+        described, kind = graph.metadata[name], f"{name} {argument.annotation}"
+        is_input = not _WEIGHT.search(kind)
+        if is_input and not described.mean and described.std == 0:
+            described = replace(described, std=1.0)  # captured with an image of zeros
+        value = described.drawn(generator, spread, whole)
         is_number = "Sym" in kind or (with_numbers and not value.ndim and name.startswith("L_self_") and not _STATE.search(kind))
         own[name] = value.item() if is_number else value
-        if not is_number and not _WEIGHT.search(kind):
+        if not is_number and is_input:
             inputs[name] = value
     inputs = inputs or {name: one for name, one in own.items() if isinstance(one, Tensor)}
     return Captured(made, own | dict.fromkeys(inputs)).eval(), tuple(inputs.values())
