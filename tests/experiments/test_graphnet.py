@@ -40,12 +40,14 @@ OWN = "L_self_modules_a_"
 BODIES = {
     "timm/right": "x", "timm/refused": "x.sum() + x[x > 0].sum() * x", "timm/broken": "x @ x.new_ones(3, 3)",
     "timm/wild": "x * 0 / 0", "timm/constant": "x * 0 + 1",
+    "timm/mapped": "(at := F._vmap_increment_nesting(2, 'error'), y := F._add_batch_dim(x, 0, at) * 2,"
+    " z := F._remove_batch_dim(y, at, 2, 0), F._vmap_decrement_nesting())[2]".replace("F.", "torch._C._functorch."),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git repository with five graphs."""
+    """A git repository with six graphs."""
     folder: Path = tmp_path_factory.mktemp("clone")
     fields = (("L_x_", [2, 4], "torch.float32", 0.5, None), (f"{OWN}parameters_weight_", [4], "torch.float32", 1.0, None),
               (f"{OWN}eps", [], "torch.float32", None, [1e-5]), ("s0", [], "torch.int64", None, [4]))  # fmt: skip
@@ -96,6 +98,7 @@ def test_each_graph_is_told_and_a_planted_fault_is_wrong(clone: Path, monkeypatc
     right = process.answer(asked(clone, "timm/right", rounds=2))
     assert (right["status"], right["kernels"]) == ("right", 1) and right["closest"] <= -5 and right["call_s"] > 0
     assert process.answer(asked(clone, "timm/right", torch_s=0.0))["said"].startswith("a call of torch takes")
+    assert process.answer(asked(clone, "timm/mapped"))["status"] == "right"
     refused = process.answer(asked(clone, "timm/refused"))
     assert refused["status"] == "refused" and refused["said"].startswith("Unsupported: ")
     monkeypatch.setitem(process.SIDES, "ours", lambda given, _: (lambda *x: [1.001 * one + 1e-4 for one in given.expected], {}))
@@ -134,8 +137,8 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
         suite.run(config, emit)
         emit.journal.close()
     told = {(row["graph"][13:], row["side"]): row["status"] for row in emit.rows if row["kind"] == "graph"}
-    assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 9
-    assert len(calls) == 7 and ("wild", "inductor") not in told
+    assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 11
+    assert len(calls) == 9 and ("wild", "inductor") not in told
     text = (tmp_path / "graphnet" / "graphnet.md").read_text()
     assert "| error | 1 | 0 |" in text and "| slow | 0 | 1 |" in text and "torch does not run them: 1" in text
     assert "| timm/right | error | ended with status 9: " in text

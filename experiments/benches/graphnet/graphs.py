@@ -43,8 +43,9 @@ WIDE = {
 """Pattern in a program -> what replaces it so that the program computes in float64."""
 HERE = {
     r"([\"'])cuda(:\d+)?\1": '"cpu"', r"(device\(type=\"cpu\"), index=\d+\)": r"\1)",
+    r"\btorch\._C\._functorch\._((add|remove)_batch_dim|vmap_(in|de)crement_nesting)\b": r"torch._functorch.predispatch._\1",
 }  # fmt: skip
-"""Pattern in a program -> what replaces it so that the program computes on the CPU."""
+"""Pattern in a program -> what replaces it so that the program computes on the CPU, and calls what today's torch.vmap calls."""
 PLAIN = {r"\b([lL]_self_\w+)\.item\(\)": r"\1"}
 """Pattern in a program -> what replaces it if numbers are numbers."""
 _STATE = re.compile(r"_(parameters|buffers)_|Parameter")
