@@ -18,7 +18,7 @@ _NAN = 0x7F
 _QUIET = 0x7FC0
 """Bits of a NaN in bfloat16."""
 _INFINITY = 0x7F80 << 1
-"""Index of infinity in the table of `_by_key`; indices above it are NaN."""
+"""Index of infinity in the table of `_by_key`; larger indices belong to NaN."""
 
 
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -1,7 +1,7 @@
 """Compiles the CUDA text of kernels with a C++ compiler and runs it on this CPU, to check correctness.
 
 The threads of a block are fibers (see `emulator.h`). Sanitizers of addresses and undefined behaviour watch buffers that are
-exactly as long as the tensors. Times mean nothing here.
+exactly as long as the tensors. Its times say nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas",
 
 
 class EmulatorError(RuntimeError):
-    """A kernel did not compile, or broke a rule while it ran. The message is the report of the compiler or the sanitizer."""
+    """A kernel did not compile, or broke a rule while it ran. The message is the compiler's, sanitizer's or emulator's report."""
 
 
 def find_cxx() -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class EmulatedKernels:
     """
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
-        """Compile the kernels. ValueError unless all are for one target of GPUs, EmulatorError with the compiler's report."""
+        """Compile the kernels. ValueError unless all are for one target of GPUs; EmulatorError has the compiler's report."""
         languages = {kernel.language for kernel in kernels}
         if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
             names = ", ".join(map(repr, sorted(languages)))
@@ -105,7 +105,7 @@ class EmulatedKernels:
             raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> Any:
-        """Run kernel `number`. Return its output; see `emulate`."""
+        """Run the kernel with index `number`. Return its output; see `emulate`."""
         op = self.kernels[number].operator
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
