@@ -159,7 +159,7 @@ class KernelEnv(TextSpec, gymnasium.Env):
     def _source(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         """Compile, verify and time a source. Return (reward, answer)."""
         if not self.sources:
-            raise ValueError(f"backend {self.episode.final.name} runs no kernels: make the environment with backend='auto'")
+            raise ValueError(f"backend {self.episode.final.name} times no sources: make the environment with backend='auto'")
         graph = self.episode.graph
         kernel = kernel_of(graph.operator, graph.hardware, command.source, command.options)
         self._trials = self._trials or WrittenTrials(graph.hardware)

@@ -97,7 +97,7 @@ MALFORMED = [
     (f"schedule tile[1x1x1x9999x1x1x1x1{' 1x1x1x1x1x1x1x1' * 3}] vthread[1x1x1x1x1x1x1x1] level=0", "not legal"),
     ("schedule " + "9" * 60_000, "not a schedule"),
     ("measure twice", "stands alone"),
-    ("source grid=1\nint x;", "runs no kernels"),
+    ("source grid=1\nint x;", "times no sources"),
     ("source speed=9", "option 'speed=9'"),
     ("source grid=" + "9" * 20, "is not understood"),
     ("stop\x00 \ud800 \u2028", "no verb"),
