@@ -169,7 +169,8 @@ class KernelEnv(TextSpec, gymnasium.Env):
         found = self._known[key]
         reward, _ = self.episode.credit(found)
         report = f"\n{found.error}" if found.error else f", {len(found.samples)} samples"
-        return reward, self._evaluated(info, found.seconds, found.status, "source", command.source) + report
+        text = f"source {command.words}\n{command.source}"
+        return reward, self._evaluated(info, found.seconds, found.status, "source", text) + report
 
     def _stop(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         return 0.0, "the episode has ended"
