@@ -35,7 +35,7 @@ _NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "
 _SWIZZLES = (0, 32, 64, 128)
 """Bytes of a swizzled row, indexed by the value of the enumeration CUtensorMapSwizzle."""
 _L2_256B = 3
-"""Value of CUtensorMapL2promotion."""
+"""Value of CUtensorMapL2promotion for 256 bytes."""
 
 
 class TensorMapError(RuntimeError):

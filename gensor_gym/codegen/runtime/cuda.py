@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import cupy
 
 OPT_IN_BYTES = 48 * 1024
-"""Largest dynamic shared memory of a launch, in bytes, that needs no higher limit of the function."""
+"""Largest dynamic shared memory of a launch, in bytes, for which the function's limit need not be raised."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
 _LOADED: dict[tuple[str, int], CudaKernel] = {}
@@ -64,10 +64,10 @@ class CudaKernel:
             return self.arrays.returned(outputs, inputs, out)
 
     def bind(self, *arrays: Any) -> BoundCuda:
-        """Return a function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
+        """Return a function without arguments that launches the kernel on device arrays (inputs, then outputs if given).
 
-        A call enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError as for a
-        call, and for an array on the host.
+        A call enqueues the kernel on CuPy's current stream and checks nothing. `bind` checks the arrays: ValueError as in
+        `__call__`, and for an array on the host.
         """
         given, own = self.arrays.signature.split(arrays)
         inputs = self.arrays.inputs(given, copy=False)
@@ -109,7 +109,7 @@ class BoundCuda:
         self._launch, self._arguments = launch, arguments
 
     def __call__(self) -> Any:
-        """Enqueue the kernel and return the output, whose content is complete when the stream reaches that point."""
+        """Enqueue the kernel and return the output, whose content is complete once the stream has run the kernel."""
         self._launch(self._arguments)
         return self.out
 

@@ -209,28 +209,6 @@ def test_calls_after_which_a_strategy_is_ahead() -> None:
     assert ahead(spent, run | {"search": run["tree"]}, "search") == "never"
 
 
-@pytest.mark.thorough
-def test_a_table_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches that ended are not made again, and the numbers are those of a run in one piece."""
-    done: list[str] = []
-    run = Jobs.run
-
-    def stopping(self: Jobs, job: object, on_trial: object) -> object:
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(str(job))
-        return run(self, job, on_trial)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Jobs, "run", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(_config("gensor_gemm", tmp_path / "stopped", limit=2))
-    done.clear()
-    monkeypatch.setattr(Jobs, "run", lambda self, job, on: (done.append(str(job)), run(self, job, on))[1])
-    stopped = reproduce(_config("gensor_gemm", tmp_path / "stopped", limit=2))
-    assert len(done) == 3 and len(set(done)) == 3
-    assert stopped == reproduce(_config("gensor_gemm", tmp_path / "whole", limit=2))
-
-
 def test_stamps(tmp_path: Path, posing: None) -> None:
     config = _config("gensor_operators", tmp_path)
     here = Searches(config, tmp_path, LIVE, "rtx4090")

@@ -89,7 +89,7 @@ static inline vec{w} dot_{w}(vec{w} sum, vec{w} a, vec{w} b) {
 {dot_end}}
 """,
 }
-"""Helper -> template of its C text, as in `c/micro/vectors.py`."""
+"""Name of a C helper -> template of its text, as in `c/micro/vectors.py`."""
 
 SCALARS = {
     "spread": """/* The four bytes at p. */
@@ -128,7 +128,7 @@ _SPREAD = """#ifdef {macro}
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Return placeholders in the templates of `dot` and `spread` -> x86 code before the plain alternative.
+    """Return, by placeholder in the templates of `dot` and `spread`, x86 code that precedes the plain alternative.
 
     The texts are empty for widths without intrinsics.
     """
@@ -251,9 +251,9 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step over one group of the reduction.
+    """Write C that loads one group of elements along the reduction (four int8 or two bfloat16) and adds its products.
 
-    It loads the operands of the register tile and adds their products, row by row.
+    The register tile is computed row by row.
     """
     plan = reader.plan
     scalar, lanes = plan.reads

@@ -1,10 +1,11 @@
-"""The study of generalisation: searches that are kept, a page with figures, configurations that are none."""
+"""The study of policies on new operators: its lines, its statistics, and what it refuses."""
 
 from __future__ import annotations
 
 import dataclasses
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,24 @@ from rich.console import Console
 
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
+from experiments.common import statistics
+from experiments.studies import scores
+from experiments.studies.generalise import plan as planned
 from experiments.studies.generalise import plan as plans
+from experiments.studies.generalise import scores as generalise_summary
+from experiments.studies.generalise import study as generalise_report
 from experiments.studies.generalise.plan import Contender, GeneralisePlan, Trained, modelled, plan_of, searches, searches_of
 from experiments.studies.generalise.scores import Regrets, Task, optima
 from experiments.studies.generalise.study import Generalisation
 from experiments.studies.scores import EVALUATIONS, SECONDS
 from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact import certify
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here, warm_little
 from tests.support.policies_made import DEPTHWISE, GEMM, GEMV, SMALL_WALKS, make_columns, make_policy
 
 pytestmark = COARSE_FIGURES
-
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> GeneralisePlan:
@@ -201,3 +208,68 @@ def test_configurations_that_make_no_study_are_refused(tmp_path: Path) -> None:
         plan_of(compose([f"strategies.model_annealing_tuned.tuned={tmp_path}/none.json"], name="generalise"))
     with pytest.raises(ValueError, match="expected {seed}"):
         plans.folder_of("somewhere", 0, "h200")
+
+
+def test_a_policy_of_something_else_is_refused(tmp_path: Path) -> None:
+    make_policy(tmp_path / "p0", 0)
+    with pytest.raises(ValueError, match="asked for are"):
+        planned.train_missing(str(tmp_path / "p{seed}"), [0], "a100", "gensor", {}, 1)
+    card = json.loads((tmp_path / "p0" / "card.json").read_text())
+    with pytest.raises(ValueError, match="trained with {'agent': 'ppo', 'steps': None}, asked for are .*'steps': 100"):
+        planned.train_missing(str(tmp_path / "p{seed}"), [0], "h200", "gensor", {"agent": "a2c", "steps": 100, "seed": 0}, 1)
+    (tmp_path / "p0" / "card.json").write_text(json.dumps({**card, "operators": "split/v1/test"}))
+    with pytest.raises(ValueError, match="expected operators of the train part"):
+        planned.train_missing(str(tmp_path / "p{seed}"), [0], "h200", "gensor", {}, 1)
+
+
+def test_training_is_told_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = planned.command_of(tmp_path, 3, "a100", "gensor", {"agent": "ppo", "steps": 100})
+    assert command[1:4] == ["-m", "experiments", "train"]
+    assert {"agent=ppo", "steps=100", "seed=3", f"output={tmp_path}", "env.hardware=a100", "env.space=gensor"} <= set(command)
+    fails = [sys.executable, "-c", "raise SystemExit('it is so')"]
+    monkeypatch.setattr(planned, "command_of", lambda folder, *_: [*fails, f"output={folder}"])
+    with pytest.raises(RuntimeError, match="failed: it is so"):
+        planned.train_missing(str(tmp_path / "q{seed}"), [0], "h200", "gensor", {}, 1)
+
+
+def test_the_difference_of_interquartile_means_is_paired() -> None:
+    """What all scores have in common does not widen the interval, however far they lie apart."""
+    theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
+    assert scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    shuffled = theirs[::-1] - 0.5
+    assert scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
+
+
+def test_break_even_counts_operators_against_the_first_that_is_as_good() -> None:
+    places, never = np.array([10.0, 100.0, 1000.0]), np.array([False, False, False])
+    two = {"late": np.array([False, False, True]), "soon": np.array([False, True, True]), "never": never}
+    sooner = generalise_summary._even(40.0, places, two, 6000.0)
+    assert sooner == {"ours": 40.0, "theirs": 100.0, "who": "soon", "training": 6000.0, "operators": 100.0}
+    beyond = generalise_summary._even(4000.0, places, {"never": never}, 6000.0)
+    dearer = generalise_summary._even(400.0, places, two, 6000.0)
+    assert beyond["operators"] is None and beyond["who"] is None and dearer["operators"] is None
+    found = {"regret": 0.1, "evaluations": beyond, "seconds": dearer}
+    rows = {line.split(" | ")[0]: line for line in generalise_report.break_even(found)}
+    assert rows["| evaluations"].endswith("| not known |")  # nobody was as good within the study
+    assert rows["| seconds"].endswith("| never |") and "(`soon`)" in rows["| seconds"]
+    paid = generalise_report.break_even({**found, "seconds": sooner})
+    assert any("| at least 100 |" in line for line in paid)  # training counted too low: a lower bound
+
+
+def test_groups_are_classes_and_thirds() -> None:
+    optimum = certify(ConstructionGraph(GEMM, "h200", "gensor"))
+    tasks = [Task(operators.parse(text), optimum) for text in (GEMM, "gemm(m=64, n=64, k=64)", DEPTHWISE)]
+    found = generalise_summary.groups_of(tasks)
+    assert found["gemm"].tolist() == [True, True, False]
+    assert found["depthwise_conv2d (class held out)"].tolist() == [False, False, True]
+    assert found["classes seen in training"].tolist() == [True, True, False]
+    assert found["smaller third"].tolist() == [True, False, False] and found["larger third"].tolist() == [False, True, False]
+
+
+def test_crossed_seeds_stay_together() -> None:
+    """Where the seeds alone differ, their interval does not shrink with the number of tasks."""
+    score = np.broadcast_to(np.arange(4.0), (50, 4))[..., None]
+    nested, crossed = (statistics.bootstrap(np.mean, score, resamples=300, crossed=c) for c in (False, True))
+    assert nested[1] - nested[0] < 0.5 < 1.5 < crossed[1] - crossed[0]
+    line = statistics.against({"a": score + 1.0}, score, 100, crossed=True)["a"][0]
+    assert line["mean"] == line["low"] == line["high"] == 1.0
