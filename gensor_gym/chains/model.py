@@ -1,8 +1,8 @@
 """Limits and analytic model of chains of two products (attention) on a CPU, for many schedules at once.
 
 The time is the longer of computation and traffic, plus a share of the shorter, plus a launch. Cycles of both products are counted
-by instruction (at most two multiply-adds and two loads a cycle, four cycles between additions to one sum), those of the row nest
-between them by the model of fused operators, and those of copies by element. The form is our own.
+by instruction (at most two multiply-adds and two loads a cycle, four cycles between additions to one sum, decoding as in loop
+nests), those of the row nest between them by the model of fused operators, and those of copies by element. The form is our own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import numpy as np
 from gensor_gym.chains.chain import Chain, Matrix, Product
 from gensor_gym.chains.room import LINE, Room, is_copied, pitch_of, placement
 from gensor_gym.chains.schedule import ChainSchedule
+from gensor_gym.cost.constants import DECODE, constant_values
 from gensor_gym.gir.model import GirModel
 from gensor_gym.gir.schedule import make_schedule
+from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import ITEM_BYTES
 
@@ -29,8 +31,8 @@ In order: launch, first product, row nest, second product, copies, and traffic o
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Constants of the analytic model.
 
-In order: cycles of a multiply-add's latency, of a store, of a register tile's call, and of a sum's step in addition to its
-multiply-adds; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
+In order: cycles of a multiply-add's latency, of a store and of a register tile's call; instructions of a sum's step in addition to
+its multiply-adds and loads; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
 transpose an element.
 """
 _WAY = 4096
@@ -138,7 +140,8 @@ class ChainModel:
         depth = np.where((header["depth"] == 0) | (header["depth"] > product.inner), product.inner, header["depth"])
         side = height * vectors
         pipes = np.minimum(_PIPES, self._lanes / width)
-        step = np.maximum(np.maximum(side / pipes, (height + vectors) / 2), _LATENCY) + _STEP
+        issue = np.maximum((height + vectors) / 2, (side + height + vectors + _STEP) / self._decoded)
+        step = np.maximum(np.maximum(side / pipes, issue), _LATENCY)
         far = self._waiting(header, matrix, depth, 4 * vectors * width)
         parts = -(-product.inner // depth)
         stored = side * _STORE * stores * (2 * parts - 1)
@@ -153,6 +156,11 @@ class ChainModel:
     def _lanes(self) -> float:
         """Number of lanes whose multiply-adds a core begins in a cycle: 32 on Cascade Lake, 16 on Zen 4."""
         return self.hardware.peak_of("float32") / (2 * self.hardware.clock * self.hardware.units)
+
+    @cached_property
+    def _decoded(self) -> float:
+        """Instructions that a core decodes in a cycle, as in the model of loop nests."""
+        return constant_values(self.hardware.name)[DECODE - CONSTANT]
 
     @cached_property
     def _far_cycles(self) -> float:

@@ -32,8 +32,8 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 NAME = "descent"
-DRAWN = 2
-"""Random programs at which further descents of a loop nest begin."""
+DRAWN = 8
+"""Random programs at which further descents of a loop nest begin. With 2, a product was up to 38 % above the best of 32."""
 _OF_PRODUCTS = 8
 """The first fields of a chain's schedule, which are of its products; the last two are of the row nest between them."""
 
