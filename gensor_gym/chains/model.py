@@ -31,9 +31,9 @@ In order: launch, first product, row nest, second product, copies, and traffic o
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Constants of the analytic model.
 
-In order: cycles of a multiply-add's latency, of a store and of a register tile's call; instructions of a sum's step in addition to
-its multiply-adds and loads; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy and to
-transpose an element.
+In order: cycles of a multiply-add's latency, of a store and of a register tile's call; instructions of a sum's step in addition
+to its multiply-adds and loads; bytes per cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to
+copy and to transpose an element.
 """
 _WAY = 4096
 """Distance in bytes between addresses that map to the same set of the first-level cache."""

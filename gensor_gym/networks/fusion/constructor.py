@@ -2,8 +2,9 @@
 
 The price of a piece needs one program. A descent sets one column or field after another to its best value until no change is an
 improvement. Descents of loop nests begin at the unscheduled program and at `DRAWN` seeded random programs. Those of row nests and
-chains begin at the best of all settings of their loops, because from one row for each task no single change is an improvement;
-those of row nests also at such settings for the placement of values that panels use. For chains on a GPU all programs are compared.
+chains begin at the best of all settings of their loops, because from one row for each task no single change is an improvement.
+Those of row nests also begin at such settings for the placement of values that panels use. For chains on a GPU all programs are
+compared.
 """
 
 from __future__ import annotations
