@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
+from agents.ansor.task_scheduler import GradientScheduler, Progress, Scheduler, total_latency
 from agents.core.compiled import accepted, is_compiled
 from agents.optimizer import Asked, NoKernel, Result, run
 from agents.rounds import Rounds
@@ -225,18 +225,27 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
     begin = time.monotonic()
     pieces.sort(key=lambda piece: -piece.share)
     scheduler = GradientScheduler(total_latency(np.array([piece.count for piece in pieces])))
-
-    def left(share: float = 1.0) -> float:
-        return begin + share * seconds - time.monotonic()
-
-    while left(1.0 - ENDING) > 0 and (chosen := scheduler.choose([piece.progress for piece in pieces], rng)) is not None:
-        piece = pieces[chosen]
-        on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), piece.name)
-        piece.advance(min(max(1, piece.session.trials), trials - piece.session.trials), left(1.0 - ENDING))
-        piece.progress.dead |= piece.session.trials >= trials
+    spend(pieces, scheduler, trials, begin + (1.0 - ENDING) * seconds, rng, on_task)
     _try_untried([piece for piece in pieces if piece.session.best is None], seconds, on_task)
     for piece in sorted(pieces, key=lambda piece: -piece.share):
-        piece.end(final=left() > 0)
+        piece.end(final=time.monotonic() < begin + seconds)
+
+
+def spend(
+    pieces: Sequence[Piece], scheduler: Scheduler, trials: int, until: float, rng: np.random.Generator, on_task: OnTask,
+    batch: int | None = None,
+) -> None:  # fmt: skip
+    """Give batches of trials to the pieces that a scheduler chooses, until the time `until` of `time.monotonic`.
+
+    A piece gets at most `trials` trials, `batch` at a time; without `batch`, each batch doubles the piece's number of trials.
+    """
+    while (left := until - time.monotonic()) > 0:
+        if (chosen := scheduler.choose([piece.progress for piece in pieces], rng)) is None:
+            return
+        piece = pieces[chosen]
+        on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), piece.name)
+        piece.advance(min(batch or max(1, piece.session.trials), trials - piece.session.trials), left)
+        piece.progress.dead |= piece.session.trials >= trials
 
 
 def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:

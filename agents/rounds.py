@@ -170,7 +170,7 @@ class Rounds:
         if isinstance(built, Measurement):
             return built
         begin, compiling = time.perf_counter(), built.compile_seconds
-        measured = self._backend.trial(built, self._hardware, self._timed)
+        measured = self._backend.trial(built, self._hardware, timed=self._timed)
         self._on_answer(str(built.kernel.operator))
         if not self._timed and measured.status is Status.OK:
             self._settled.add(built.kernel.operator)

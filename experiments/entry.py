@@ -200,6 +200,12 @@ COMMANDS = {
         "a local page on which a program is constructed, by hand or by a strategy",
         ("'gemm(m=512, n=512, k=512)'", "'gemv(m=4096, k=4096)' --machine h200 --space extended"),
     ),
+    "mcp": Command(
+        "agents.mcp.server:main",
+        "tools for agents that write kernels, by the Model Context Protocol on standard input and output",
+        ("", "--machine h200 --backend analytic"),
+        goes_on=False,
+    ),
     "submit": Command(
         "experiments.board.submit:main",
         "search the tasks of the frozen suite, as an entry of its leaderboard",

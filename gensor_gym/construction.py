@@ -190,7 +190,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
 
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
-        """Take a walk from a legal `row`, one step for each of `draws` [steps]. Return all rows of it, int32 [1 + steps, ROW].
+        """Take a walk from a legal `row`, one step for each of `draws` [steps]. Return its rows, int32 [1 + steps, ROW].
 
         Each draw is a float64 in [0, 1) that chooses the action of a step. `weights` float64 [N] are the relative frequencies of
         the actions. The row stays the same at a step where only `stop` is legal.

@@ -49,7 +49,7 @@ def check_known(what: str, value: object, known: Iterable[str]) -> None:
 
 
 def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
-    """Decorator that registers a class or function in `table` under `name`. The owner is its module."""
+    """Return a decorator that registers a class or function in `table` under `name`; its module becomes the entry's owner."""
 
     def add(made: Made) -> Made:
         register(kind, table, name, made, made.__module__)

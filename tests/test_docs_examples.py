@@ -1,4 +1,4 @@
-"""The scripts of docs/examples train on the environment as it is: by their id alone."""
+"""Examples of the documentation run."""
 
 from __future__ import annotations
 

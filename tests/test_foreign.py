@@ -41,7 +41,6 @@ OTHERS = {
     "experiments/device/child.py": "words of a process of our own",
     "experiments/device/table.py": "ships with the package",
     "experiments/device/lease.py": "what an earlier call of this checkout packed",
-    "experiments/device/sanitize.py": "what its own process wrote",
     "experiments/device/archive": "an archive that this checkout made, and files that ship",
     "experiments/studies/headline/chosen.py": "ships with the package",
     "agents/columns/demonstrations.py": "written by this user's own cache",

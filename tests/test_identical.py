@@ -1,17 +1,25 @@
-"""What the project computes stays identical while its files move: kernels, episodes, searches, statistics, what ships.
-
-Every item has a digest in tests/golden/identical.json; `tests/identical/sections.py` says when and how these are taken anew.
-"""
+"""Digests: what a refactoring must not change, and long traces of seeded searches."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from agents import optimize, tune
+from agents.optimizer import run
+from agents.recorded.tune import get_strategy_of_spaces
 from agents.strategy import CONSTRUCTIONS, RECORDED, strategies_for
+from gensor_gym import load_space
+from gensor_gym.measure.session import Budget, TraceRow
+from gensor_gym.spaces import TuningSession
 from tests.identical import searches, sections
 from tests.identical.digests import observed, of, reward, six
 from tests.identical.sections import QUICK, SLOW, Section
+from tests.support.tuning_files import CACHE, T4, random_cache
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -61,3 +69,62 @@ def test_last_digits_do_not_count_and_others_do() -> None:
 def test_a_mismatch_names_the_item() -> None:
     said = sections.differing({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "5", "d": "4"})
     assert said == ["b: 2 -> 5", "c: 3 -> not there now", "d: not there before -> 4"]
+
+
+SHIPPED = Path(__file__).resolve().parents[1] / "gensor_gym/data/spaces/benchmark_hub/convolution/A100.json.gz"
+GEMM, ROWS = ("gemm(m=256, n=128, k=128)", "h200"), ("reduce_sum(m=2048, k=768)", "cascade_lake")
+"""Tasks of the model."""
+SMALL = ('elementwise(name="exp", shape=(192, 128, 128))', "zen5_1c")
+"""In space compact 34 programs: exhausted."""
+
+CONSTRUCTIONS_TRACES: dict[str, tuple[tuple[str, str], str, int, dict[str, Any]]] = {
+    "annealing gemm": (GEMM, "annealing", 250, {}),
+    "annealing reduce": (ROWS, "annealing", 250, {"space": "gensor", "reach": 2, "steps": 12, "hot": 1.0, "cold": 0.1}),
+    "annealing exhausts": (SMALL, "annealing", 100, {"space": "compact", "starts": 3, "patience": 8}),
+    "greedy gemm": (GEMM, "greedy", 80, {}),
+    "greedy reduce": (ROWS, "greedy", 80, {"space": "gensor"}),
+    "beam gemm": (GEMM, "beam", 40, {"width": 3, "patience": 5}),
+    "local_search gemm": (GEMM, "local_search", 80, {}),
+    "random_walk reduce": (ROWS, "random_walk", 40, {}),
+    "exhaustive exp": (SMALL, "exhaustive", 30, {}),
+}
+RECORDED_TRACES: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "annealing": ("annealing", 400, {}),
+    "annealing restarts": ("annealing", 300, {"starts": 3, "steps": 7, "reach": 4, "hot": 2.0, "cold": 0.5, "patience": 9}),
+    "local_search": ("local_search", 300, {}),
+    "random_walk": ("random_walk", 100, {}),
+    "exhaustive": ("exhaustive", 50, {}),
+}
+SEEDS = (0, 7)
+EXPECTED = json.loads((Path(__file__).parent / "golden" / "traces.json").read_text(encoding="utf-8"))
+
+
+def digest(trace: tuple[TraceRow, ...] | list[TraceRow]) -> str:
+    """Schedules in the order of their trials, with seconds and status."""
+    return f"{len(trace)} {of([[row.schedule, six(row.seconds), row.status] for row in trace])}"
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS_TRACES)
+def test_traces_of_constructions(name: str) -> None:
+    (operator, machine), strategy, trials, given = CONSTRUCTIONS_TRACES[name]
+    found = [digest(optimize(operator, machine, strategy, trials, seed, "analytic", **given).trace) for seed in SEEDS]
+    assert found == EXPECTED[f"constructions: {name}"]
+
+
+@pytest.mark.parametrize("name", RECORDED_TRACES)
+def test_traces_of_recorded_spaces(name: str) -> None:
+    strategy, trials, given = RECORDED_TRACES[name]
+    found = [digest(tune(SHIPPED, strategy, trials, seed=seed, **given).trace) for seed in SEEDS]
+    assert found == EXPECTED[f"recorded: {name}"]
+
+
+@pytest.mark.parametrize("name", ["annealing", "local_search", "random_walk", "exhaustive"])
+def test_searches_of_small_recorded_spaces_end(name: str, tmp_path: Path) -> None:
+    """Without a limit on trials: where all is known to the search, it ends."""
+    (tmp_path / "random.json").write_text(json.dumps(random_cache(1, 0.4)))
+    found, given = [], {"patience": 5} if name != "exhaustive" else {}
+    for path in (CACHE, T4, tmp_path / "random.json"):
+        session = TuningSession(load_space(path), Budget())
+        run(get_strategy_of_spaces(name, **given), session, 3)
+        found.append(digest(session.trace))
+    assert found == EXPECTED[f"small: {name}"]

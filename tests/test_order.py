@@ -1,7 +1,8 @@
-"""The order of the tests themselves: which worker runs which files."""
+"""The suite: which worker runs which file, and which tests a change concerns."""
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.both_ends import FOLDERS, place, pytest_xdist_make_scheduler
+from tests.support.until import Until
 
 TESTS = Path(__file__).resolve().parent
 
@@ -59,3 +61,45 @@ def test_two_workers_begin_at_both_ends() -> None:
 
 def test_other_ways_to_spread_tests_are_pytest_xdists() -> None:
     assert scheduler("load") is None
+
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = runpy.run_path(str(ROOT / ".ci" / "affected.py"))
+FOLDERS_AFFECTED = sorted(path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists())
+BESIDE = "tests/test_*.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "within", "without"),
+    [
+        ("gensor_gym/operators/types.py", {"operators", "graph", "codegen", "env", "agents", "experiments"}, set()),
+        ("gensor_gym/measure/stats/verdict.py", {"measure", "networks", "env", "experiments"}, {"codegen", "graph"}),
+        ("tests/env/test_env.py", {"env", "agents", "experiments"}, {"measure"}),
+        ("agents/strategy.py", {"agents", "experiments"}, {"env"}),
+        ("conf/compare.yaml", {"experiments"}, {"agents"}),
+        ("results/h200/2026-11-27.md", {"experiments"}, {"agents"}),
+    ],
+)
+def test_rooms_at_or_above(path: str, within: set[str], without: set[str]) -> None:
+    found = SCRIPT["affected"](["docs/design.md", path], FOLDERS_AFFECTED)
+    assert found[0] == BESIDE
+    assert {f"tests/{name}" for name in within} <= set(found) and not {f"tests/{name}" for name in without} & set(found)
+
+
+def test_files_of_no_room_concern_all_tests_and_pages_those_beside_the_folders() -> None:
+    for path in ("pyproject.toml", "tests/support/where.py", "Makefile"):
+        assert SCRIPT["affected"]([path, "agents/strategy.py"], FOLDERS_AFFECTED) == ["tests"]
+    assert SCRIPT["affected"](["CHANGELOG.md", ".ci/run"], FOLDERS_AFFECTED) == []
+    for path in ("README.md", "docs/design.md", "tests/test_readme.py"):
+        assert SCRIPT["affected"]([path], FOLDERS_AFFECTED) == [BESIDE]
+
+
+def test_every_folder_of_tests_is_of_a_room() -> None:
+    rooms = set().union(*SCRIPT["rooms"]())
+    assert set(FOLDERS_AFFECTED) - rooms == {"identical", "support"}
+
+
+def test_what_has_not_begun_in_time_is_skipped() -> None:
+    Until(60).pytest_runtest_setup()
+    with pytest.raises(pytest.skip.Exception, match="not begun within 0 s"):
+        Until(0).pytest_runtest_setup()

@@ -1,4 +1,4 @@
-"""A wheel holds everything that code reads, and its README runs from it in an environment of its own."""
+"""What is packed, and what is promised of security."""
 
 from __future__ import annotations
 
@@ -92,3 +92,19 @@ def test_the_readme_runs_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
     asked = [python, "-c", "import agents; print(agents.__file__)"]
     where = subprocess.run(asked, cwd=empty, env=kept, capture_output=True, text=True, check=True)
     assert Path(where.stdout.strip()).is_relative_to(home)
+
+
+PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_tests_that_are_named_exist(path: str, name: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert f"def {name or 'test_'}" in text
+
+
+def test_every_part_names_its_tests() -> None:
+    promised = PAGE.partition("## What is kept apart")[2].partition("## What is not")[0]
+    parts = [part for part in promised.split("\n**") if part.strip()]
+    assert len(parts) == 6 and all("`tests/" in part for part in parts)

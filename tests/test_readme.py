@@ -139,7 +139,7 @@ def test_commands_exist(page: Path) -> None:
 def first_column(text: str, head: str) -> list[str]:
     """Names in backticks in the first column of the table whose head begins with `head`."""
     table = text[text.index(f"| {head} |") :].split("\n\n")[0]
-    return [name for row in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", row.split("|")[1])]
+    return [name for row in table.splitlines()[2:] for name in re.findall(r"`([\w.-]+)`", row.split("|")[1])]
 
 
 def test_the_page_of_commands_has_all() -> None:
@@ -156,7 +156,7 @@ def test_pages_name_what_is_registered() -> None:
     assert machines and set(re.findall(r"\w+", machines[1])) <= {*hardware.names(), *hardware.recorded_names()}
     assert all(f"`{op.name}`" in text for op in operators.resolve("smoke"))
     extras = re.search(r"optional-dependencies\]\n(.*?)\n\[", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
-    assert set(first_column(text, "extra")) == set(re.findall(r"^(\w+) = \[", extras[1], re.MULTILINE))
+    assert set(first_column(text, "extra")) == set(re.findall(r"^([a-z0-9-]+) = \[", extras[1], re.MULTILINE))
 
 
 def test_design_says_the_sizes_of_the_code() -> None:

@@ -111,20 +111,6 @@ def test_what_is_said_of_generalisation_follows_from_its_values() -> None:
         assert len(said) >= 4 and all(line in page for line in said), name
 
 
-def test_the_standing_in_the_suites_is_that_of_their_page() -> None:
-    """docs/suite.md: tier, agent, regret and interval as the page that `gensor leaderboard` builds has them.
-
-    The page may have the number of seeds and the regret after one trial between agent and regret.
-    """
-    page = (ROOT / "results/suite/README.md").read_text(encoding="utf-8")
-    tracks = {part.splitlines()[0]: part for part in page.split("\n### ")[1:]}
-    standing = (ROOT / "docs/suite.md").read_text(encoding="utf-8")
-    said = re.findall(r"^\| (\w+) (\| \d \| \w+ \|)( .*\]) \|$", standing, re.MULTILINE)
-    assert {track for track, *_ in said} == set(tracks)
-    for track, agent, regret in said:
-        assert re.search(rf"\n{re.escape(agent)}( \d+ \|)?( [\d.]+ % \|)?{re.escape(regret)} \|", tracks[track]), (track, agent)
-
-
 def test_page_of_recorded_transfer_is_made_from_its_values() -> None:
     values, page, figures = _summary("transfer_recorded")
     assert RecordedTransfer.markdown(values, figures) == page

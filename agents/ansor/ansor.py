@@ -148,7 +148,7 @@ class Rounds:
     def _ranked(self, random: Population, kept: Population) -> Population:
         """Return the programs to measure next, best predicted score first.
 
-        They are all programs that evolution or beam search visits. With `tuning="none"` the result is empty.
+        These are all programs that evolution or beam search visits. With `tuning="none"` the result is empty.
         """
         if self.settings.tuning == "none":
             return random.head(0)

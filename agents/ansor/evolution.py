@@ -26,7 +26,7 @@ TILES, GRANULARITY, PRAGMA, LOCATION = range(4)
 WEIGHTS = {"cpu": (0.90, 0.01, 0.04, 0.05), "gpu": (0.90, 0.0, 0.10, 0.0)}
 """Kind of hardware -> probabilities of the four mutations (TVM v0.8).
 
-They change tiles, parallel granularity, unrolling and vectorisation, and computation location.
+The mutations change tiles, parallel granularity, unrolling and vectorisation, and computation location.
 """
 FACTORS = ("thread_split", "reduce_threads", "split_k")
 """Knobs that split a reduction into factors. They are mutated together with tiles."""

@@ -1,7 +1,7 @@
 """Derive the innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
 Statements are the update of an output element, its store, a copy for every staged or packed operand, and the addition of partial
-sums if a reduction is split. Loops are listed from the outermost. They follow from the schedule, not from generated code. An
+sums if a reduction is split. Loops, listed from the outermost, follow from the schedule, not from generated code. An
 instruction of tensor cores counts as its multiply-adds.
 """
 

@@ -27,7 +27,7 @@ OPERATIONS = ("mad", "add", "mul", "div", "cmp", "math", "other")
 POSITIONS = 8
 """Number of one-hot positions of annotated loops in a nest.
 
-They are: no such loop; inner, middle or outer spatial loop; inner, middle or outer reduce loop; both kinds.
+The positions are: no such loop; inner, middle or outer spatial loop; inner, middle or outer reduce loop; both kinds.
 """
 BUFFER = 18
 NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 3 + len(KNOBS)

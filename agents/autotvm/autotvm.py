@@ -94,7 +94,7 @@ class AutoTvm:
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose programs, measure them and fit the cost model, again and again.
 
-        It ends when the budget is spent or no new program is left.
+        The search ends when the budget is spent or no new program is left.
         """
         tuner, idle = Tuner(self, session, rng), 0
         while idle < IDLE_BATCHES:

@@ -79,7 +79,7 @@ def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 def task_features(graph: ConstructionGraph) -> np.ndarray:
     """Compute the features float32 [len(TASK_FIELDS)] that all programs of a graph share.
 
-    They are sizes of the operator and of the machine, and flags of their kinds.
+    The features are sizes of the operator and of the machine, and flags of their kinds.
     """
     ints, floats = graph.tables.ints, graph.tables.floats
     sizes = [*ints[EXTENT : EXTENT + MAX_AXES], floats[FLOPS], floats[BYTES], ints[UNITS], ints[ITEM]]

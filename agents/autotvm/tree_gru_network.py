@@ -59,7 +59,7 @@ class TreeGruNetwork(nn.Module):
         return nn.functional.linear(numbers, weight, bias)
 
     def _step(self, gates: Any, state: Any) -> Any:
-        """Return the GRU cell's next state [B, hidden] from gate inputs [B, 3 hidden] and the present state [B, hidden]."""
+        """Return the GRU cell's next state [B, hidden] from gate inputs [B, 3 hidden] and the current state [B, hidden]."""
         reset, update, new = gates.chunk(3, dim=1)
         of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
         reset_state, update_state, new_state = of_state.chunk(3, dim=1)

@@ -1,9 +1,9 @@
 """Droplet search: coordinate descent by measurement from a good start (Canesche et al.).
 
 Sources are AutoTVM's `droplet_tuner.py` and notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). The descent
-along the coordinates of a configuration is theirs. It measures batches of neighbours, filled up by speculation with farther
-points. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). A descent ends if no neighbour is
-better.
+along the coordinates of a configuration is theirs. The descent measures batches of neighbours, filled up by speculation with
+farther points. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). A descent ends if no neighbour
+is better.
 
 Four parts are ours. The start is the fastest measured program of Roller's rules (in AutoTVM the first configuration). A
 coordinate is one position of a column (`agents.core.programs`), without diagonals. Speculation follows the last successful
@@ -46,7 +46,7 @@ class Droplet:
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Descend from the best of Roller's programs, then from random programs.
 
-        It ends when the budget is spent or every program is measured.
+        The search ends when the budget is spent or every program is measured.
         """
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)

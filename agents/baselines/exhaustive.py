@@ -15,9 +15,9 @@ from gensor_gym.measure.session import SearchSession, Session
 
 STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
-"""Positions in an encoded fused schedule at which all programs of a family are equal."""
+"""Positions in an encoded fused schedule at which all programs of a family (see `Exhaustive`) are equal."""
 BEFORE_OTHER = 3
-"""Maximum number of trials before the best program with the other kind of store is tried (bypassing the caches or not)."""
+"""Maximum number of trials before the best program with the other kind of store (bypassing the caches or not) is tried."""
 
 
 @dataclass(frozen=True)

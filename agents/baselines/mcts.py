@@ -21,7 +21,7 @@ from gensor_gym.measure.session import Session
 class Mcts(Constructing):
     """Tree search from the unscheduled program. All visited programs are ranked by the model and measured in that order.
 
-    A simulation descends by upper confidence bounds, adds a child, and walks from it at random. Then it goes to the best
+    A simulation descends by upper confidence bounds, adds a child, and walks from it at random. Then it moves to the best
     neighbour as long as that is faster. The value of a simulation is the log of the best latency on its way, on a scale from 0
     (the unscheduled program) to 1 (the best so far). The value of a node is the mean over its simulations.
     """

@@ -1,6 +1,6 @@
 """A small Q-network from features of a program to the value of every move, trained on observed transitions.
 
-It has four fully connected layers with ReLU, trained by Adam. It is written in NumPy, so that a search needs no torch.
+The network has four fully connected layers with ReLU, trained by Adam. It is written in NumPy, so that a search needs no torch.
 """
 
 from __future__ import annotations

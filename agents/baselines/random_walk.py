@@ -37,7 +37,7 @@ class RandomWalk:
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """Evaluate the programs at the ends of random walks by the model, without end; nothing is yielded.
 
-        It ends only when the graph's budget raises BudgetSpent. The graph records the best program.
+        The walks end only when the graph's budget raises BudgetSpent. The graph records the best program.
         """
         for _ in count():
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))

@@ -44,7 +44,7 @@ def readable(arguments: list[str]) -> list[str]:
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
-    """Compose the configuration that these command-line arguments describe. It also works within a command that Hydra runs."""
+    """Compose the configuration that these command-line arguments describe, also within a command that Hydra runs."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
 
@@ -95,7 +95,7 @@ def options(group: str) -> set[str]:
 
 
 def _alone(argument: str) -> str:
-    """Rewrite the first argument of a command, which may be an operator, an id or a file, as a setting of `operators`.
+    """Rewrite the first argument of a command, if it is an operator, an id or a file, as a setting of `operators`.
 
     Names of options and arguments with `=` stay settings.
     """

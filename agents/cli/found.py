@@ -1,4 +1,4 @@
-"""Find functions of commands by their definitions, without registration: suites of benchmarks, papers' tables."""
+"""Find functions that commands run, by their definitions and without registration: suites of benchmarks, papers' tables."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def task_folder() -> Path | None:
 def sweep_name() -> str | None:
     """Return the name of the multirun that this task belongs to; None outside a multirun.
 
-    It is the last two parts of the multirun's folder, by default day and time.
+    The name is the last two parts of the multirun's folder, by default day and time.
     """
     return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
 

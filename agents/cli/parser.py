@@ -1,4 +1,4 @@
-"""Argument parser of the commands without Hydra. Its errors have one line, which suggests words similar to an unknown one."""
+"""Argument parser of the commands without Hydra. Its errors have one line, which suggests words similar to an unknown word."""
 
 from __future__ import annotations
 

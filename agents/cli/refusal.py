@@ -29,7 +29,7 @@ _LIBRARIES = (
 )  # fmt: skip
 """(module, name) of error classes of libraries that count as user errors: configurations, a missing compiler.
 
-Each counts once its module is loaded.
+A class counts once its module is loaded.
 """
 
 

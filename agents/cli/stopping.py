@@ -92,7 +92,7 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
 
 
 def of_a_stop(error: BaseException | None) -> bool:
-    """Return whether an error is a stop or follows from one, as code that a stop interrupts may fail during its cleanup."""
+    """Return whether an error is a stop or follows from one: code that a stop interrupts may fail during its cleanup."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -178,7 +178,7 @@ def _compiles() -> bool:
 
 @cache
 def _hear_of_its_end() -> None:
-    """Make `_in_main` run whenever Numba ends a compilation, because every wake-up signal may arrive during one."""
+    """Make `_in_main` run whenever Numba ends a compilation, because every wake-up signal may arrive during a compilation."""
     from numba.core import event
 
     class End(event.Listener):

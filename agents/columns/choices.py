@@ -28,8 +28,9 @@ _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 """Number of features of a column.
 
-They say whether the axis is spatial; its extent; for two reads and the write, whether a step along the axis changes the element,
-and whether to the next element in memory; for a window, its shift per step and its extent without the axis; the knob, one-hot.
+The features say whether the axis is spatial; its extent; for two reads and the write, whether a step along the axis changes the
+element, and whether to the next element in memory; for a window, its shift per step and its extent without the axis; the knob,
+one-hot.
 """
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 """Number of features of one choice: sizes of an axis's tiles, the index of a knob's value, and the column's features."""
@@ -122,8 +123,8 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
     """Compute the size features of an axis's tile sizes, float64 [C, MAX_LEVELS + 1] with the virtual threads last.
 
-    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles, and flags. The window shifts
-    by `step` per iteration; its extent without the axis is `others`.
+    The features are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles, and flags. The
+    window shifts by `step` per iteration; its extent without the axis is `others`.
     """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
     trips = np.ceil(extent / outer)

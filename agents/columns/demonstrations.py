@@ -30,7 +30,7 @@ _known: dict[Choices, np.ndarray] = {}
 def demonstrated(choices: Choices) -> np.ndarray:
     """Return a task's demonstrations as choices int64 [<= MOST, K], one value index per column, fastest program first.
 
-    They are computed once and stored in the cache folder.
+    Demonstrations are computed once and stored in the cache folder.
     """
     if choices not in _known:
         path = make_cache_dir("demonstrations") / f"{_key(choices)}.npy"

@@ -7,7 +7,7 @@ check is necessary but not sufficient: some partial programs of feasible choices
 
 A policy without the setting `masked` redraws whole illegal programs. It uses feasible choices only if almost no draw is legal.
 Redrawing whole programs keeps the policy's distribution, replacing single choices does not: in one trial, which is
-not recorded, it made the best of 32 programs of a large convolution slower.
+not recorded, replacement made the best of 32 programs of a large convolution slower.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class ColumnLearner:
     def writing(self, hardware: Hardware) -> WriteVectorEnv:
         """Return the environments in which the programs of a machine's tasks are written, one for each program of a batch.
 
-        They are made at the first call for a machine.
+        The environments are made at the first call for a machine.
         """
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
@@ -157,7 +157,7 @@ class ColumnLearner:
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
     """Return training weights float32 [N] with mean 0 for programs, from their latencies (infinite for an illegal program).
 
-    They decrease linearly with rank, from 2 for the fastest program to 0 at the share `best` and beyond; then their mean is
+    Weights decrease linearly with rank, from 2 for the fastest program to 0 at the share `best` and beyond; then their mean is
     subtracted. Equal latencies have equal ranks. If all are equal, all weights are 0.
     """
     _, inverse, counts = np.unique(seconds, return_inverse=True, return_counts=True)

@@ -1,9 +1,9 @@
-"""Choice by the model, on a machine without the GPU, among the kernels of a search that a device's trials would not refuse.
+"""Choose by the model, on a machine without the GPU, among those kernels of a search that trials on a device would not refuse.
 
 A trial on a device refuses a kernel that NVRTC rejects, or whose machine code is not worth timing (`CompiledKernel.loss`): it
 spills registers, or its wgmma instructions wait for one another. Without the device the model alone ranks programs and sees
-neither. Only the best programs are compiled, in the order of predicted times, until one is accepted. NVRTC's cache keeps them for
-a later export.
+neither fault. Only the best programs are compiled, in the order of predicted times, until one is accepted. NVRTC's cache keeps
+them for a later export.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.session import Session
 
 REJECTED = 1 << 60
-"""Spilled bytes that rank a kernel that NVRTC rejects behind all others."""
+"""Number of spilled bytes that counts for a kernel that NVRTC rejects, so that it ranks behind all others."""
 
 
 def is_compiled(session: Session) -> bool:
@@ -28,9 +28,9 @@ def is_compiled(session: Session) -> bool:
 
 
 def accepted(session: Session, search_on: Callable[[], None], tries: int) -> tuple[Schedule, Measurement]:
-    """(best program whose kernel is accepted, its measurement). `search_on` makes one more trial, while no program is accepted.
+    """Return (best program whose kernel is accepted, its measurement). `search_on` makes one more trial while none is accepted.
 
-    At most `tries` kernels are compiled. If none is accepted, the one with the fewest spilled bytes is returned, with a
+    At most `tries` kernels are compiled. If none is accepted, the kernel with the fewest spilled bytes counts, with a
     RuntimeWarning.
     """
     lost: dict[str, tuple[int, str]] = {}
@@ -48,7 +48,7 @@ def accepted(session: Session, search_on: Callable[[], None], tries: int) -> tup
 
 
 def _next(session: Session, lost: dict[str, tuple[int, str]]) -> str | None:
-    """The fastest OK program that was not compiled yet, as text."""
+    """Return the text of the fastest OK program that is not in `lost`, the programs compiled so far."""
     left = [row for row in session.trace if row.status == Status.OK.value and row.schedule not in lost]
     return min(left, key=lambda row: row.seconds).schedule if left else None
 
@@ -59,7 +59,7 @@ def _tried(session: Session, text: str) -> tuple[Schedule, Measurement]:
 
 
 def _loss(session: Session, text: str) -> tuple[int, str]:
-    """(spilled bytes, reasons why a trial would refuse the kernel); empty reasons if it would not."""
+    """Return (spilled bytes, reasons why a trial would refuse a program's kernel); empty reasons if it would not."""
     try:
         made = compile_cubin(remembered(session.task.operator, session.graph.parse(text), session.task.hardware))
     except NvrtcError as error:

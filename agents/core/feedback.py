@@ -6,8 +6,8 @@ multiplied by the mean ratio measured / model so far of programs with the same s
 register tile has a limit of trials among programs that are predicted to be near the best. Every other trial is a neighbour of the
 best measured program.
 
-The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
-machine kept to the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
+The measured time is that of a trial's quietest samples. With medians, a search of gemm 512x512x512 next to other work on the
+machine did not leave the structure of its first four trials (1.3 to 3.0 ms) and ended at 1.16 ms instead of 0.89 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gensor_gym.measure.session import Session
 FAILED = math.log(4.0)
 """Log ratio that counts for a failed trial, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""Largest predicted time of a neighbour that is measured, as a multiple of the best program's."""
+"""Largest predicted time of a neighbour that is measured, as a multiple of the best program's time."""
 TRIES = 20
 """Maximum number of neighbours that are drawn to find a new one."""
 PRIOR = 0.5
@@ -86,7 +86,7 @@ def measure_with_feedback(
 ) -> None:
     """Construct programs and measure them in the order of corrected predictions, again and again.
 
-    It ends when the budget is spent or no new program is constructed. `Trials` describes the order and the arguments.
+    The search ends when the budget is spent or no new program is constructed. `Trials` describes the order and the arguments.
     """
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))

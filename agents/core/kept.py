@@ -22,9 +22,9 @@ def kept(
 ) -> Kept | None:
     """Return (fastest stored program of a task, its measurement, trials that checked imported programs).
 
-    The result is None if none is stored, or if fewer than `least` trials searched the task. Imported programs that claim to be
-    faster than this machine's best are measured first, at most `trials` of them, and stored as this machine's. If `trials` is 0
-    and this machine has no program of its own, the result is the best imported program with its claimed time.
+    The result is None if no program is stored, or if searches of the task had fewer than `least` trials. Imported programs that
+    claim to be faster than this machine's best are measured first, at most `trials` of them, and stored as this machine's. If
+    `trials` is 0 and this machine has no program of its own, the result is the best imported program with its claimed time.
     """
     backend = get_backend(task.backend, task.hardware)
     if not backend.stored:

@@ -21,7 +21,7 @@ WALKS = 8
 
 
 class Ledger:
-    """Memory of a search's measurements, by program. The session measures only programs that are not in it."""
+    """Memory of a search's measurements, by program. The session measures only programs that are not in the memory."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -38,7 +38,7 @@ class Ledger:
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measure programs in order, known programs from memory. The list is shorter if the budget ends in between.
+        """Measure programs in order, or look them up if known. The returned list is shorter if the budget ends in between.
 
         The session's BudgetSpent passes through.
         """

@@ -46,7 +46,7 @@ class Programs(Coordinates):
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """The numbers of each column's choices on the scale of comparison (log2 for sizes), float64 [choices, positions]."""
+        """Numbers of each column's choices, on the scale by which choices are compared (log2 for sizes), [choices, positions]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
@@ -59,7 +59,7 @@ class Programs(Coordinates):
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """Return the same program as a row [ROW] that has a tile for every memory level."""
+        """Return the program of `row` as a row [ROW] that has a tile for every memory level."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """Return the vector one move along `direction`, legal or not; None if the position has no further number that way.
+        """Return the vector after one move along `direction`, legal or not; None if the position has no further number that way.
 
         The other numbers of the column change as little as possible.
         """

@@ -88,9 +88,9 @@ def measure_rankings(
 ) -> None:
     """Construct rankings again and again, and measure each from the fastest predicted program on.
 
-    It ends when the budget is spent or a ranking has no new program. The first `per_register_tile` programs of each register tile
-    are measured before all others. With `kinds` the best program of each structure (knobs that change the code as a whole) comes
-    first.
+    The search ends when the budget is spent or a ranking has no new program. The first `per_register_tile` programs of each
+    register tile are measured before all others. With `kinds` the best program of each structure (knobs that change the code as a
+    whole) comes first.
     """
 
     def measure(found: Construction) -> None:
@@ -108,7 +108,8 @@ IDLE = 16
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
     """Measure the best program of each ranking that `constructions` yields.
 
-    It ends after the last ranking, or after 16 (`IDLE`) rankings in a row without a new trial. BudgetSpent passes through.
+    The search ends after the last ranking, or after 16 (`IDLE`) rankings in a row without a new trial. BudgetSpent passes
+    through.
     """
     idle = 0
     for found in constructions:

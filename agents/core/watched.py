@@ -74,7 +74,7 @@ class Watched:
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count evaluations that compiled code made, and add their improvements to the curve.
+        """Count evaluations that compiled code has made, and add their improvements to the curve.
 
         `improvements` are pairs (number of the evaluation within this call, latency). The time of an improvement is interpolated
         between the previous charge and now.

@@ -13,7 +13,7 @@ import numpy as np
 from gensor_gym.hardware.cpuinfo import forced_threads
 
 _done: set[CodeType | None] = set()
-"""Code objects of the work that this process has done before, and that is therefore compiled."""
+"""Code objects of the functions `work` that this process has run before, and that are therefore compiled."""
 
 
 def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:

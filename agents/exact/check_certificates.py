@@ -7,8 +7,8 @@ Every certificate is checked by code that shares only rules and model with the s
   random walks) and coordinate descents from the best of them. That is evidence, not proof.
 
 With `--again SLACK` the search runs again, from the largest sizes down and with its lower bounds multiplied by SLACK. With 0.9,
-for example, less is pruned, so an error of the bound up to a tenth would show. The second search proves the optimum unless search
-and bound err together.
+for example, the search prunes less, so an error of the bound up to a tenth would show. The second search proves the optimum
+unless search and bound err together.
 """
 
 from __future__ import annotations

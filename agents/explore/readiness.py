@@ -43,7 +43,7 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """Description of the present stage of the compilation."""
+        """Description of the current stage of the compilation."""
         return STAGES[min(self.stage, len(STAGES) - 1)][0]
 
     @property

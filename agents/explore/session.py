@@ -17,7 +17,7 @@ from gensor_gym.graph.schedule import Schedule
 class Moves:
     """The K legal moves at a state, without `stop`.
 
-    They have actions int64 [K], successor programs `rows` int32 [K, ROW], and the successors' model seconds [K].
+    The moves have actions int64 [K], successor programs `rows` int32 [K, ROW], and the successors' model seconds [K].
     """
 
     actions: np.ndarray

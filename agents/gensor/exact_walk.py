@@ -95,7 +95,7 @@ class Chain:
         return found
 
     def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
-        """Advance the distribution `now` by one step; both are probabilities [steps at the current memory level, S]."""
+        """Return the distribution one step after `now`; both are probabilities [steps at the current memory level, S]."""
         parts = self._weights(temperature)
         ripeness = self._ripeness(temperature, len(now))[:, None]
         moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))
@@ -133,7 +133,7 @@ class Chain:
     def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
         """Return the mean number of steps float64 [S] from every state to `targets` (bool [S]) at a constant temperature.
 
-        The chain is that of `matrix(temperature, at_level)`. The number is infinite for a state from which the chain may enter a
+        The chain is that of `matrix(temperature, at_level)`. A state's number is infinite if the chain may enter from it a
         state without a path to a target.
         """
         chain = self.matrix(temperature, at_level)

@@ -1,8 +1,8 @@
 """Random walks of the traverser that use any model of time, such as a learned one.
 
-Compiled walks (`walk`) use the analytic model only. Both follow one Markov chain: each step turns benefits of the legal
-primitives into probabilities. `walk` takes ratios of the analytic model's latencies. `guided_walks` takes ratios of predicted
-times, for the successors of all walks in one batch.
+Compiled walks (`walk`) use the analytic model only. Compiled and guided walks follow one Markov chain: each step turns benefits
+of the legal primitives into probabilities. `walk` takes ratios of the analytic model's latencies. `guided_walks` takes ratios of
+predicted times, for the successors of all walks in one batch.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _LEAST = {
     1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
     0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
 }
-"""Smallest allowed value -> names of the fields of `Markov` that must not be below it."""
+"""Smallest allowed value -> names of the fields of `Markov` that have this limit."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """Run one annealed walk from program `row`, in place; fill the best `rows` with their `seconds`, and the `trace`.
 
-    `space` is scratch memory of the model. Returns (number of states visited, number of model evaluations).
+    `space` is scratch memory of the model. Return (number of states visited, number of model evaluations).
     """
     state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
@@ -210,7 +210,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
 def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
     """Run one annealed walk from every start [W, ROW]; fill the best rows [W, R, ROW] and seconds [W, R] of each.
 
-    Returns (number of states visited, number of model evaluations).
+    Return (number of states visited, number of model evaluations).
     """
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
@@ -227,7 +227,7 @@ def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, tra
 def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN201
     """Apply the best legal move by the model to program `row`, in place, until no move gains or after `limit` moves.
 
-    Returns (seconds of the last program, number of model evaluations).
+    Return (seconds of the last program, number of model evaluations).
     """
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
@@ -256,7 +256,7 @@ def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN
 def descents(rows, ints, floats, sizes, limit, space, seconds, trace):  # noqa: ANN001, ANN201
     """Descend by the model from every program of `rows` [W, ROW] in place, and fill the ends' seconds [W].
 
-    Returns the total number of model evaluations.
+    Return the total number of model evaluations.
     """
     evaluations = 0
     for w in range(rows.shape[0]):

@@ -21,7 +21,7 @@ SHIPPED = {"sm_90": ROOT / "agents" / "data" / "corrections" / "h200"}
 
 @dataclass(frozen=True)
 class Adapted(Corrected):
-    """`corrected` with this machine's correction: a model of time, learned from measurements, ranks programs and guides walks.
+    """Strategy `corrected` with this machine's correction: a model learned from measured times ranks programs and guides walks.
 
     The numbers of walks and descents are those of the strategy `learned` in results/cpu_study/README.md. FileNotFoundError for a
     CPU that `gensor adapt` has not measured, and for a GPU without a shipped correction.

@@ -107,7 +107,7 @@ class Corrected(Constructing):
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Predict the seconds float64 [B] of encoded programs by the corrected model.
 
-        They are known up to a factor that all programs of the operator share.
+        The seconds are known up to a factor that all programs of the operator share.
         """
         return load_correction(self.folder(graph)).seconds(graph, rows)
 

@@ -1,6 +1,6 @@
 """A learned correction of the analytic model: boosted trees that predict the logarithm of a program's measured time.
 
-It is trained on operators of the train part and used on any operator. First, each operator's mean is subtracted from its
+The trees are trained on operators of the train part and used on any operator. First, each operator's mean is subtracted from its
 logarithms, because only the order of an operator's programs matters. The correction is a second cost model on top of the analytic
 model, not a policy.
 """
@@ -42,7 +42,7 @@ FINGERPRINTED = 8
 class Correction:
     """Two fitted boosters that predict the measured time of a program; their mean errs less than each alone.
 
-    One predicts log(measured / model), the other log(measured).
+    One booster predicts log(measured / model), the other log(measured).
     """
 
     residual: Any
@@ -71,7 +71,7 @@ class Correction:
     def seconds(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Predict the seconds float64 [B] of encoded programs; infinite for illegal programs.
 
-        They are known up to a factor that all programs of the operator share.
+        The seconds are known up to a factor that all programs of the operator share.
         """
         found = graph.latencies(rows)
         legal = np.isfinite(found)
@@ -110,7 +110,7 @@ def centred(values: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.n
 def _fingerprint(card: dict[str, Any]) -> str:
     """Return a common fingerprint of some training tasks, which changes with the terms of the model that was corrected.
 
-    It is taken on a machine with fixed constants, because the host's constants vary from measurement to measurement.
+    The fingerprint is taken on a machine with fixed constants, because the host's constants vary from measurement to measurement.
     """
     every = max(1, len(card["operators"]) // FINGERPRINTED)
     some = map(operators.parse, card["operators"][::every][:FINGERPRINTED])

@@ -39,7 +39,7 @@ def measured_here(hw: Hardware) -> bool:
 def adapted_folder() -> Path:
     """Return the folder in the user's cache with this machine's recorded times and correction.
 
-    It depends on the processor's cores and on the layout of encoded programs.
+    The folder depends on the processor's cores and on the layout of encoded programs.
     """
     info = cpu_info()
     text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))

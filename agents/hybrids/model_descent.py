@@ -30,7 +30,7 @@ class ModelDescent(ModelSearch):
     register_tiles: int = 0
     """Number of other register tiles, the fastest by the model, with which a descent continues from the best program.
 
-    They are used only on CPUs, because their effect on a GPU was not measured.
+    Such tiles are used only on CPUs, because their effect on a GPU was not measured.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:

@@ -24,7 +24,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass
 class Asked:
-    """Record of one run of a search by the model: all programs that the model evaluated, and their seconds."""
+    """Record of one run of a search by the model: all programs that the model has evaluated, and their seconds."""
 
     graph: ConstructionGraph
     rows: list[np.ndarray] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ModelSearch(Constructing):
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Run the search again and again (in rounds), and measure the programs of each round in order of rank.
 
-        It ends when the budget is spent or a round has no new program.
+        The search ends when the budget is spent or a round has no new program.
         """
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
@@ -86,7 +86,7 @@ class ModelAnnealing(ModelSearch):
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """Temperature at the start: a program whose log latency is larger by it is accepted with probability 1 / e."""
+    """Temperature at the start: a program whose log latency is larger by this number is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """Yield one ranking per annealing. Every annealing begins at new random programs."""

@@ -1,7 +1,7 @@
 """Features of programs for a learned model of time: float32, with one layout for every operator and machine.
 
-Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
-and each term's share of the latency, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of
+Most features are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline
+floor and each term's share of the latency, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of
 vectors, registers, bytes of tiles over capacities of caches, powers of two in the extents (rows that share cache sets), and the
 features of operator and machine in an observation (`gensor_gym.env.observation`).
 """
@@ -65,7 +65,7 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
     """Compute features of what registers and caches hold, `out` float64 [B, 7], for encoded programs `rows` int32 [B, ROW].
 
-    They are accumulators, vectors per row of a register tile, and the bytes of the tiles that `HELD`
+    These are accumulators, vectors per row of a register tile, and the bytes of the tiles that `HELD`
     names. A GPU's programs have no vectors to count.
     """
     for b in range(rows.shape[0]):

@@ -11,11 +11,11 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 _LEAST = {"n_steps": 2, "batch_size": 2, "buffer_size": 1}
-"""Training setting that determines a buffer's size -> the smallest value that it may have."""
+"""Training setting that determines a buffer's size -> the setting's smallest allowed value."""
 
 
 class Blank(VecEnv):
-    """A vector of one environment that only has spaces and can never be stepped; a model can be built for it."""
+    """A vector of one environment, for which a model can be built: it only has spaces and can never be stepped."""
 
     discount = 1.0
 
@@ -28,7 +28,7 @@ class Blank(VecEnv):
         super().__init__(1, spaces.Box(-np.inf, np.inf, (observations,), np.float32), spaces.Discrete(actions))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return a list with the environment's `tasks`; with None for any other attribute."""
+        """Return [`tasks` of the environment], or [None] for any other attribute."""
         return [self._tasks if attr_name == "tasks" else None]
 
     def _none(self, *_: Any, **__: Any) -> Any:

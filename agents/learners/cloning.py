@@ -26,7 +26,7 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
 MOST_STATES = 3000
-"""Maximum number of states that the search for a path may visit. A task without a path by then is left out."""
+"""Maximum number of states that the search for a path may visit. A task whose path is not found by then is left out."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
 def of_task(
     learner: Learner, graph: ConstructionGraph, way: list[int], ways: int, step_cost: float, rng: np.random.Generator
 ) -> Examples:
-    """Make the training examples of one task: `ways` shuffled forms of the path `way`, including the `stop` at its end.
+    """Make the training examples of one task: `ways` shuffled orders of the path `way`, including the `stop` at its end.
 
     `step_cost` is subtracted from the return for every step.
     """
@@ -142,7 +142,7 @@ def segments(way: list[int]) -> list[list[list[int]]]:
 def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[list[int]]]) -> list[int]:
     """Return the legal next actions of a path's remaining `queues` (see `segments`).
 
-    The result is [STOP] at the end, or if shuffling made them all illegal.
+    The result is [STOP] at the path's end, or if shuffling made all next actions illegal.
     """
     while queues and not queues[0]:
         queues.pop(0)

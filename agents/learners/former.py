@@ -11,7 +11,7 @@ MASKED = ("policy", "ppo", "q")
 FORMER = {f"{room}.masked_{name}": f"agents.learners.masked.{name}" for room in ("agents", "agents.learners") for name in MASKED}
 FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
 FORMER["agents.networks"] = "agents.learners.networks"
-"""Module named in an old pickle -> module that now has its classes."""
+"""Name of a module in an old pickle -> module that now has its classes."""
 
 
 @contextmanager

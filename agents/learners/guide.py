@@ -28,11 +28,11 @@ class Answer:
     seconds: np.ndarray
     """Model seconds of the programs, float [B]."""
     nearest: np.ndarray
-    """Model seconds of the fastest program that is observed from each program, which includes itself, float [B]."""
+    """Model seconds of the fastest program that is observed from each program, float [B]. A program also observes itself."""
 
 
 class Guide:
-    """Evaluates a policy on programs of one task; the model's evaluations are charged to the graph."""
+    """Evaluates a policy on programs of one task; evaluations of the analytic model are charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
         """Prepare the evaluation; the `retain` fastest programs observed from each evaluated program are remembered."""

@@ -17,7 +17,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 _MOVES = 6
 """Number of features of an axis in the group `operator` besides its extent.
 
-For each of 3 tensors they say whether a step along the axis changes the element, and whether to the next element in memory.
+For each of 3 tensors they say whether a step along the axis leads to another element, and whether to the next in memory.
 """
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))

@@ -53,7 +53,7 @@ class ObservedVecEnv(VecEnvWrapper):
 
     @property
     def tasks(self) -> TaskSet:
-        """The tasks from which episodes are drawn."""
+        """Tasks from which episodes are drawn."""
         tasks: Any = self.venv.envs.tasks
         return tasks  # type: ignore[no-any-return]
 

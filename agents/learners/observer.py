@@ -33,8 +33,8 @@ _GROWTH, _LEFT, _AFTER = _USES + 6, _USES + 7, _USES + 8
 NUM_LOOKAHEAD_FEATURES = _AFTER + 1
 """Number of features per action, which are all zero if the action is illegal.
 
-They are legality; log speed-up; log ratios of the model's terms; resources; log2 of the growth of the changed size and of what
-the axis has left; log10 of the latency over the roofline floor.
+The features are legality; log speed-up; log ratios of the model's terms; resources; log2 of the growth of the changed size and of
+what the axis has left; log10 of the latency over the roofline floor.
 """
 
 
@@ -139,7 +139,7 @@ class LookaheadObserver(Observer):
 
 
 def lookahead_actions(space: str) -> np.ndarray:
-    """Return the actions int64 [A] that can be legal in a space. Virtual threads along reduce axes never are."""
+    """Return the actions int64 [A] that can be legal in a space. Actions on virtual threads along reduce axes never are."""
     inert = {"set_vthread", "inverse_vthread"}
     return np.array(
         [
@@ -166,7 +166,7 @@ def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds
 def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
     """Evaluate the successors of B programs and write their features to the observations `out` [B, O].
 
-    Returns the number of model evaluations.
+    Return the number of model evaluations.
     """
     result, flat = np.empty(ROW, dtype=np.int32), np.zeros(_RESOURCES + 6, dtype=np.float32)
     here, there, evaluations = np.empty(NUM_TERMS), np.empty(NUM_TERMS), 0

@@ -23,13 +23,13 @@ class Learner:
     """A method of training a policy, as functions to make, load and evaluate its models."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
-    """Make an untrained model from (settings, `VecEnv`, seed or None). It has `policy`, `learn` and `num_timesteps`."""
+    """Make an untrained model from (settings, `VecEnv`, seed or None). The model has `policy`, `learn` and `num_timesteps`."""
     load: Callable[[Path], Any]
     """Load the model in a file of stable-baselines3. Code in the file can run: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     """Return log-probabilities [B, N] from (model, observations [B, O], masks bool [B, N]).
 
-    They are known up to a constant, and -inf for illegal actions.
+    The log-probabilities are known up to a constant, and -inf for illegal actions.
     """
     values: Callable[[Any, np.ndarray], np.ndarray]
     """Return the expected return from each state, float [B], from (model, observations [B, O])."""

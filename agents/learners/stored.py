@@ -22,7 +22,7 @@ MOST_WIDTH = 2048
 """Largest width of a network's layer that is loaded."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
-"""Entries of the header of a policy's file: numbers of observed features and of actions of a policy that walks on the graph."""
+"""Entries in the header of a policy's file: numbers of observed features and of actions, for policies that walk on the graph."""
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:
@@ -74,7 +74,7 @@ def check_width(folder: str | os.PathLike[str], name: str, value: object) -> Non
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Return (agent, its settings, space) of a policy's card.
+    """Return (agent, its settings, space of schedules) from a policy's card.
 
     ValueError for an invalid card, and for networks that are too large.
     """

@@ -21,14 +21,14 @@ from gensor_gym.networks.planning.graph import PlanGraph
 from gensor_gym.networks.planning.state import NUM_ACTIONS, State
 
 OBSERVED = [name for name in GROUPS if name != "remaining"]
-"""Groups of features of the whole plan. Steps left are no part of a search's state."""
+"""Groups of features of the whole plan that the network sees: all but the steps left, which a search's state lacks."""
 _OF_NODE = NODE + PART + 2
 _WHOLE = sum(GROUPS[name] for name in OBSERVED)
 _DECISIONS = _OF_NODE + sum(GROUPS[name] for name in OBSERVED[: OBSERVED.index("decisions")])
 
 
 class Batch(NamedTuple):
-    """Graphs of B states as one graph."""
+    """Observed graphs of B states, joined to one graph."""
 
     nodes: torch.Tensor
     """Features of nodes, [V, F]."""
@@ -37,13 +37,13 @@ class Batch(NamedTuple):
     links: torch.Tensor
     """First and second node of each edge, int64 [2, E]."""
     plan: torch.Tensor
-    """Number of each node's state, int64 [V]."""
+    """Index of each node's state, int64 [V]."""
     masks: torch.Tensor
     """Actions that may be taken, bool [B, NUM_ACTIONS]."""
 
 
 def batched(graphs: Sequence[GraphInstance], masks: np.ndarray) -> Batch:
-    """Join observations and masks [B, NUM_ACTIONS] of legal actions; `stop` may be taken only where nothing else is legal."""
+    """Join observed graphs and masks [B, NUM_ACTIONS] of legal actions; `stop` may be taken only if no other action is legal."""
     counts = [len(np.asarray(graph.nodes)) for graph in graphs]
     first = np.cumsum([0, *counts[:-1]])
     links = [np.asarray(graph.edge_links).T + start for graph, start in zip(graphs, first, strict=True)]
@@ -58,7 +58,7 @@ def batched(graphs: Sequence[GraphInstance], masks: np.ndarray) -> Batch:
 
 
 class GraphPolicy(nn.Module):
-    """Logits of the actions at the cursor, and the value of the state, after `rounds` of messages of `width` numbers."""
+    """Network that computes logits of actions and the value of a state, by `rounds` of messages of `width` numbers."""
 
     def __init__(self, width: int = 32, rounds: int = 2) -> None:
         """Draw the weights from torch's generator."""
@@ -72,7 +72,7 @@ class GraphPolicy(nn.Module):
         self.worth = nn.Sequential(nn.Linear(width + 2, width), nn.Tanh(), nn.Linear(width, 1))
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """(log probabilities [B, NUM_ACTIONS], values [B])."""
+        """Return (log probabilities of the actions [B, NUM_ACTIONS], values of the states [B])."""
         hidden = torch.tanh(self.enter(batch.nodes))
         source, reader = batch.links
         edge = self.edge(batch.edges)
@@ -99,7 +99,7 @@ class GraphPolicy(nn.Module):
 
 
 def _mean(messages: torch.Tensor, to: torch.Tensor, count: int) -> torch.Tensor:
-    """Mean [V, W] of the messages [E, W] to each node; 0 without any."""
+    """Return the mean [V, W] of the messages [E, W] to each of `count` nodes; 0 without messages."""
     total = torch.zeros(count, messages.shape[1]).index_add(0, to, messages)
     return total / torch.bincount(to, minlength=count).clamp(min=1)[:, None]
 
@@ -110,7 +110,7 @@ def _view() -> PlanView:
 
 
 def seen(graph: PlanGraph, state: State) -> GraphInstance:
-    """The graph observation of a state, cached in the state."""
+    """Return the graph observation of a state, cached in the state."""
     if "graph" not in state.known:
         state.known["graph"] = _view().graph_of(graph, state)
     found: GraphInstance = state.known["graph"]
@@ -121,7 +121,7 @@ def seen(graph: PlanGraph, state: State) -> GraphInstance:
 def drawn(
     policy: GraphPolicy, graph: PlanGraph, states: Sequence[State], temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """An action for each state, int64 [B], with probability^(1 / temperature); at 0 the most probable one."""
+    """Draw an action for each state by probability^(1 / temperature), int64 [B]; at temperature 0 the most probable action."""
     logs = policy(batched([seen(graph, state) for state in states], np.array([state.mask for state in states])))[0].numpy()
     found: np.ndarray = (logs + temperature * rng.gumbel(size=logs.shape)).argmax(axis=1)
     return found

@@ -1,4 +1,4 @@
-"""Local search of a plan: the best of all single decisions (`networks.fusion.decisions`), until none saves time."""
+"""Local search of a plan: take the best of all single decisions (`networks.fusion.decisions`), until none saves time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gensor_gym.networks.plan import Plan
 
 
 def descended(plan: Plan, total: Callable[[Iterable[Piece]], float], most: int = 1 << 12) -> tuple[Plan, int]:
-    """(a plan that no decision without shared loops makes cheaper, number of plans priced), after `most` plans at most.
+    """Return (a plan that no decision without shared loops makes cheaper, number of plans priced); price at most `most` plans.
 
-    `total` gives the seconds of a plan's pieces (`Prices.total`).
+    `total` returns the seconds of a plan's pieces (`Prices.total`).
     """
     priced, seconds = 0, total(plan.pieces)
     while True:

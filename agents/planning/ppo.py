@@ -18,7 +18,7 @@ from gensor_gym.hardware.types import Hardware
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of PPO; discount 1. They were chosen by hand on networks of the part `validation`."""
+    """Settings of PPO, which has discount 1. They were chosen by hand on networks of the part `validation`."""
 
     envs: int = 16
     steps: int = 64
@@ -33,7 +33,7 @@ class Settings:
 
 
 class Step(NamedTuple):
-    """A step of all environments."""
+    """One step of all environments; in `advance`, T steps stacked."""
 
     seen: tuple[GraphInstance, ...]
     masks: np.ndarray
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     """Values of the states before the step, by the policy."""
     ended: np.ndarray
     over: np.ndarray
-    """Whether the step only reset an environment."""
+    """Whether the step only reset the environment."""
     logs: np.ndarray
     """Log probabilities of the actions."""
 
@@ -64,7 +64,7 @@ class Learner:
         self.optimizer = torch.optim.Adam(self.policy.parameters(), self.settings.learning_rate)
 
     def advance(self, share: float) -> float:
-        """Play and update once; mean reward of a step. `share` is the share of the training that is done: the rate falls."""
+        """Play and update once; return the mean reward of a step. The rate falls with `share`, the finished part of training."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * (1.0 - share)
         played = [self._step() for _ in range(self.settings.steps)]
@@ -112,7 +112,7 @@ class Learner:
 
 
 def _advantages(every: Step, last: np.ndarray, trace: float) -> np.ndarray:
-    """Generalised advantage estimates [T, B] with discount 1; 0 for steps that only reset. `last` [B] are the last values."""
+    """Return generalised advantage estimates [T, B], 0 for steps that only reset. `last` [B] are values of the last states."""
     found, after, carried = np.zeros_like(every.rewards), last, np.zeros(len(last))
     for at in reversed(range(len(found))):
         goes_on = ~every.ended[at]
@@ -123,7 +123,7 @@ def _advantages(every: Step, last: np.ndarray, trace: float) -> np.ndarray:
 
 
 def trained(networks: Sequence[str], hardware: Hardware, seed: int, updates: int) -> GraphPolicy:
-    """A policy after a number of updates on random networks."""
+    """Train a policy by `updates` updates on random networks, and return it."""
     learner = Learner(networks, hardware, seed)
     for number in range(updates):
         learner.advance(number / updates)
@@ -131,7 +131,7 @@ def trained(networks: Sequence[str], hardware: Hardware, seed: int, updates: int
 
 
 def by_policy(policy: GraphPolicy, episodes: int = 16, temperature: float = 2.0) -> Search:
-    """A search by episodes of a policy: one of the most probable decisions, then `episodes` drawn ones at a time."""
+    """Make a search by episodes of a policy: one of the most probable decisions, then `episodes` drawn ones at a time."""
 
     def search(walker: Walker, rng: np.random.Generator) -> None:
         count, heat = 1, 0.0

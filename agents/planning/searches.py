@@ -19,7 +19,7 @@ from gensor_gym.networks.planning.state import APART, State
 
 @dataclass
 class Walker:
-    """Takes decisions up to a budget, and keeps the cheapest plan that it reached."""
+    """Takes decisions about a plan up to a budget, and keeps the cheapest plan that it has reached."""
 
     graph: PlanGraph
     budget: int
@@ -27,7 +27,7 @@ class Walker:
     taken: int = 0
     begun: float = field(init=False)
     spent: float = 0.0
-    """Processor seconds of the whole search, in `walked`."""
+    """Processor seconds of the whole search, set by `walked`."""
     best: State = field(init=False)
     improved: list[tuple[int, float, float]] = field(init=False)
     """(decisions taken, processor seconds of the search, seconds of the cheapest plan) at each improvement."""
@@ -38,7 +38,7 @@ class Walker:
         self.improved, self.begun = [(0, 0.0, self.best.seconds)], time.process_time()
 
     def after(self, state: State, action: int) -> State:
-        """The state after a decision; `Spent` if the budget has none left."""
+        """Return the state after a decision; `Spent` if no decision is left in the budget."""
         if self.taken >= self.budget:
             raise Spent
         self.taken += 1
@@ -49,7 +49,7 @@ class Walker:
         return found
 
     def least(self, taken: float = math.inf, within: float = math.inf) -> float:
-        """Seconds of the cheapest plan after the first `taken` decisions, and `within` processor seconds of the search."""
+        """Return the seconds of the cheapest plan reached with `taken` decisions and `within` processor seconds of the search."""
         return next(seconds for count, spent, seconds in reversed(self.improved) if count <= taken and spent <= within)
 
 
@@ -61,7 +61,7 @@ Search = Callable[[Walker, np.random.Generator], None]
 
 
 def walked(search: Search, graph: PlanGraph, budget: int, seed: int) -> Walker:
-    """The walker after a search that takes at most `budget` decisions."""
+    """Run a search that takes at most `budget` decisions, and return its walker."""
     walker = Walker(graph, budget)
     with suppress(Spent):
         search(walker, np.random.default_rng(seed))
@@ -70,29 +70,29 @@ def walked(search: Search, graph: PlanGraph, budget: int, seed: int) -> Walker:
 
 
 def searched(search: Search, graph: PlanGraph, budget: int, seed: int) -> State:
-    """The cheapest state that a search reaches with a budget of decisions."""
+    """Run a search that takes at most `budget` decisions, and return the cheapest state that it reaches."""
     return walked(search, graph, budget, seed).best
 
 
 def ways(state: State) -> list[int]:
-    """Legal actions except `stop`."""
+    """Return the legal actions except `stop`."""
     return [action for action, legal in enumerate(state.mask) if legal and action]
 
 
 def gain(state: State, action: int) -> float:
-    """Seconds that a decision saves at once."""
+    """Return the seconds of the plan that a decision saves immediately."""
     change = state.changes[action]
     return 0.0 if change is None else -change.seconds
 
 
 def random_plans(walker: Walker, rng: np.random.Generator) -> None:
-    """One episode after another of uniformly drawn decisions."""
+    """Run episodes of uniformly drawn decisions, without end."""
     while True:
         _walk(walker, lambda state, found: found[rng.integers(len(found))])
 
 
 def greedy(walker: Walker, rng: np.random.Generator) -> None:
-    """One episode in which each decision saves the most at once; the first of equals."""
+    """Run one episode in which each decision is the first of those that save the most immediately."""
     _walk(walker, lambda state, found: max(found, key=lambda action: gain(state, action)))
 
 
@@ -105,9 +105,9 @@ def beam(walker: Walker, rng: np.random.Generator, width: int = 16) -> None:
 
 
 def traverser(walker: Walker, rng: np.random.Generator, hot: float = 1.0, cold: float = 0.05, episodes: int = 32) -> None:
-    """Gensor's idea: the benefit of a decision becomes its probability, and the temperature falls from episode to episode.
+    """Run episodes like Gensor's: a decision's probability grows with its benefit; the temperature falls between episodes.
 
-    The benefit is the seconds of the pieces that a decision replaces over those of its piece, 1 for pieces kept apart; its
+    The benefit is the seconds of the pieces that a decision replaces over those of the new piece, 1 for pieces kept apart; the
     probability is proportional to benefit^(1 / temperature).
     """
     number = 0
@@ -119,7 +119,7 @@ def traverser(walker: Walker, rng: np.random.Generator, hot: float = 1.0, cold: 
 
 
 def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold: float = 1e-4) -> None:
-    """Start at the greedy plan; each step changes the decision at one link, and keeps later decisions where they are legal.
+    """Anneal from the greedy plan: each step changes the decision at one link, and keeps later decisions where they are legal.
 
     A worse plan is taken with probability exp(-loss / temperature), with the loss in logarithms of seconds.
     """
@@ -135,7 +135,7 @@ def annealing(walker: Walker, rng: np.random.Generator, hot: float = 0.02, cold:
 
 
 def evolution(walker: Walker, rng: np.random.Generator, population: int = 6, children: int = 4, mutation: float = 0.85) -> None:
-    """Ansor's evolution (Zheng et al., OSDI 2020, section 5.1) over plans; a gene is the decision at a link.
+    """Evolve plans as Ansor (Zheng et al., OSDI 2020, section 5.1) evolves programs; a gene is the decision at a link.
 
     Parents are drawn with probabilities proportional to speed. A child is a parent with another decision at one link, with
     probability `mutation` (TVM v0.8), else each of its links is decided as in one of two parents. The best `population` survive.
@@ -158,7 +158,7 @@ def evolution(walker: Walker, rng: np.random.Generator, population: int = 6, chi
 def _evolved(
     walker: Walker, genes: dict[int, int], rng: np.random.Generator, but: tuple[int, int] = (-1, -1)
 ) -> tuple[State, dict[int, int]]:
-    """(last state by these genes, the genes). Decisions at other links are drawn, but never `but`, a (link, decision)."""
+    """Return (last state of an episode with these genes, the genes). Other decisions are drawn, except `but` (link, decision)."""
 
     def choose(state: State, found: list[int]) -> int:
         others = [action for action in found if (state.link, action) != but]
@@ -171,11 +171,11 @@ SEARCHES: Mapping[str, Search] = {
     "random": random_plans, "greedy": greedy, "beam": beam, "annealing": annealing, "evolution": evolution,
     "traverser": traverser,
 }  # fmt: skip
-"""Name -> search."""
+"""Name of a search -> its function."""
 
 
 def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
-    """The last state of an episode. Spent if the first state offers no decision, because a search would repeat it for ever."""
+    """Return the last state of an episode. Spent if its first state offers no decision: a search would repeat it for ever."""
     state = walker.graph.first
     if not ways(state):
         raise Spent
@@ -185,9 +185,9 @@ def _walk(walker: Walker, choose: Callable[[State, list[int]], int]) -> State:
 
 
 def _replayed(walker: Walker, decided: dict[int, int], choose: Callable[[State, list[int]], int]) -> State:
-    """The last state of an episode of `decided`, link -> decision, which is filled with the decisions taken.
+    """Return the last state of an episode with the decisions `decided`, and write the decisions taken there: link -> decision.
 
-    `choose` decides at links that have none, or -1; an illegal decision becomes `apart`.
+    `choose` decides at links that are missing or -1; an illegal decision becomes `apart`.
     """
 
     def follow(state: State, found: list[int]) -> int:

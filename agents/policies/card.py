@@ -22,7 +22,7 @@ HOLDS = f"with {POLICY} and {CARD} in it"
 def checked_card(folder: Path) -> dict[str, Any]:
     """Read the card of a checkpoint folder and check that its policy can be used here.
 
-    FileNotFoundError if the policy is missing, ValueError if the card is incomplete or has another layout. A warning is issued if
+    FileNotFoundError if the policy is missing, ValueError if the card is incomplete or has another layout. Warn if
     the training tasks have changed because rules or model are different now (`agents.policies.training_tasks`).
     """
     path = folder / POLICY

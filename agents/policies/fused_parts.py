@@ -61,7 +61,7 @@ def parts_of(given: str | Sequence[str]) -> list[str]:
 
 
 def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> dict[str, str]:
-    """Return the fingerprint of each operator's task by the operator's text, a hash that changes with space, rules or model.
+    """Return {text of an operator: fingerprint of its task}, a hash that changes with space, rules or model.
 
     The hash covers the set of legal schedules exactly and their seconds to six digits.
     """

@@ -1,6 +1,6 @@
 """Monte-Carlo tree search guided by a policy: its probabilities order and weight children, and its critic evaluates leaves.
 
-It is PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `agents.baselines.mcts`.
+The search is PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `agents.baselines.mcts`.
 """
 
 from __future__ import annotations

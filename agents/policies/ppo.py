@@ -88,9 +88,9 @@ def rollout(
 
 
 def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return scores [B, N] whose maximum is the action to take.
+    """Return scores [B, N] whose maximum is at the action to take.
 
-    That is the most probable action if `greedy` [B], otherwise a random draw by the logits (Gumbel noise).
+    This is the most probable action if `greedy` [B], otherwise a random draw by the logits (Gumbel noise).
     """
     scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
     return scores

@@ -109,8 +109,8 @@ def sheet_of(tables: Sequence[dict[str, Any]]) -> Sheet:
 def _described(hw: Hardware, path: Path) -> Hardware:
     """Return the machine's description in a folder, which is written if it is missing.
 
-    ValueError if it describes another machine. New rates differ a little from run to run, so that all tables of a folder use the
-    first description.
+    ValueError if the folder describes another machine. New rates differ a little from run to run, so that all tables of a folder
+    use the first description.
     """
     if not path.exists():
         write_text(path, machines.to_json(hw))

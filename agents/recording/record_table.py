@@ -223,7 +223,8 @@ def _slim(found: Measurement, usual: float) -> Measurement:
 def _noise(good: list[Measurement]) -> dict[str, Any]:
     """Describe the noise of successful measurements.
 
-    It consists of quantiles of (standard deviation / mean) within a schedule, and of each pass's median relative to all passes.
+    The description has quantiles of (standard deviation / mean) within a schedule, and of each pass's median relative to all
+    passes.
     """
     if not good:
         return {"cv": {}, "passes": []}

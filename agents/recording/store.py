@@ -2,7 +2,7 @@
 
 A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel, device
 and timing protocol; of two trials with equal keys the newer is kept. Imported records are schedules and times, checked before any
-is taken and marked as foreign: a search does not answer from them, and a program is built and verified here before its first use.
+is added and marked as foreign: a search does not use their times, and a program is built and verified here before its first use.
 `--own` declares that you measured them on this machine.
 """
 

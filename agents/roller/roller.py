@@ -31,7 +31,7 @@ LARGEST_MULTIPLE = 32
 TRANSACTION = 8
 """Number of float32 elements in a 32-byte memory transaction."""
 VECTOR_REDUCTION = 64
-"""Reductions of an L1 tile on a CPU are multiples of this, so that accumulators stay in registers for a while."""
+"""Divisor of an L1 tile's reduction on a CPU, so that accumulators stay in registers for a while."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Roller(ConstructingByRules):
     registers: int = 96
     """Maximum number of accumulator and operand elements of one thread (the artifact's limit)."""
     block_multiple: int = 128
-    """The number of threads of a block in a finished program is a multiple of this (warp x schedulers)."""
+    """Divisor of the number of threads of a block in a finished program (warp x schedulers)."""
     epsilon_step: float = 0.2
     limit: int = 4000
     """Maximum number of states that one depth-first search visits."""
@@ -213,7 +213,7 @@ class _Search:
     def _vector_slots(self) -> tuple[int, ...]:
         """Return the slots of the axes that CPU vectors run along with the initial knobs.
 
-        There is one, or two if pixels are fused (implicit convolution).
+        There is one axis, or two if pixels are fused (implicit convolution).
         """
         convolution = self.graph.initial().row[resources.CONVOLUTION]
         slot = int(self.graph.tables.ints[VECTOR_SLOT + convolution])

@@ -6,7 +6,7 @@ states, and sorts the visited states by key. Traffic is that of one block. Waves
 blocks.
 
 We made these changes. Memory levels are searched in order from the innermost, as our rules demand, each from the best tiles of
-the previous level. On a CPU a tile of the level is a block, and each core runs one block at a time. Traffic counts whole
+the previous level. On a CPU a tile of the memory level is a block, and each core runs one block at a time. Traffic counts whole
 elements, not transactions. The score of a block's threads is a factor of the key. Tiles of every size enter the next level,
 because the register tile is chosen before the block. Welder fuses operators; here there is one operator.
 """

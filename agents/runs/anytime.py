@@ -27,7 +27,7 @@ from gensor_gym.measure.session import BudgetSpent
 WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
 """Operators that a process searches first to compile its code, and the budget of evaluations for each.
 
-One of them is enumerated, the other bounded.
+The exact search enumerates one of them and uses bounds for the other.
 """
 
 
@@ -89,7 +89,7 @@ def run_search(search: Search) -> dict[str, Any]:
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
     """Run the search's strategy until the graph's budget is spent, or for one ranking.
 
-    Returns evaluations, latency (None before the first program) and processor seconds at the end of the first ranking, or of the
+    Return evaluations, latency (None before the first program) and processor seconds at the end of the first ranking, or of the
     search if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()

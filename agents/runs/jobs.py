@@ -25,7 +25,7 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
-"""Status of a job: searched to its end; could not start (for example without its checkpoint); failed during the search."""
+"""Statuses of a job: searched to its end; could not start (for example without its checkpoint); failed during the search."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Jobs:
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
-        """Load and compile the code of a job's strategy (`warm_up`). Its error is written to a file next to the jobs."""
+        """Load and compile the code of a job's strategy (`warm_up`). An error is written to a file next to the jobs."""
         if (error := warm_up(job)) is not None:
             write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
 
@@ -155,7 +155,7 @@ def unguided(job: Job) -> str:
 def warm_up(job: Job) -> str | None:
     """Load and compile a strategy's code on a tiny task of the model, so that no search is charged for it.
 
-    Returns None or the text of an error. The job will meet and report that error itself.
+    Return None or the text of an error. The job will meet and report that error itself.
     """
     try:
         strategy = get_strategy(job.of, **job.hyperparameters)

@@ -101,7 +101,7 @@ class Journal:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a journal that no process has open, like `Journal.add`. ValueError if another process writes to it."""
+    """Append a row, like `Journal.add`, to a journal that no process has open. ValueError if another process writes to it."""
     with hold(path) as file, named(path):
         _unpack(file, path)
         _mend(file)
@@ -134,7 +134,7 @@ def locked(folder: Path) -> FileIO:
 
 
 def lying(path: Path) -> Path:
-    """Return the path from which a journal is read: the compressed file if `path` is missing or empty, otherwise `path`."""
+    """Return the path from which a journal is read: the compressed file's if `path` is missing or empty, otherwise `path`."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
 

@@ -1,4 +1,4 @@
-"""Run the searches of a study. Each is written to a journal as soon as it ends, so that a stopped command resumes."""
+"""Run the searches of a study. Each result is written to a journal when the search ends, so that a stopped command resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_missing(
     wanted: Sequence[Keyed], kept: Journal, processes: int, console: Console,
     work: Callable[[Any], dict[str, Any]] = run_search,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run those searches of `wanted` that the journal `kept` lacks, in parallel, and return the rows of all in their order.
+    """Run those searches of `wanted` that the journal `kept` lacks, in parallel; return the rows of all searches in their order.
 
     `work` runs one search and returns its row.
     """
@@ -41,7 +41,7 @@ def run_missing(
 
 
 def with_bar(console: Console, name: str, found: Iterable[Found], total: int) -> Iterator[Found]:
-    """Iterate over the results with a progress bar."""
+    """Yield the results `found` and show a progress bar."""
     columns = (TextColumn(name), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)

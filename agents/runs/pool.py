@@ -43,8 +43,8 @@ def side_by_side(
 ) -> Iterator[Found]:
     """Yield results of `work` on every item as they end, from `workers` processes that called `begin` at their start.
 
-    Exceptions of `work` are raised here. Closing the iterator drops pending items, and running items if a signal stops the
-    command.
+    Exceptions of `work` are raised here. Closing the iterator drops pending items and, if a signal stops the command,
+    running items.
     """
     if not items:
         return
@@ -75,7 +75,7 @@ def _take(backend: Backend) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait in a worker for the end of its parent process and end this process then; it would wait for jobs forever."""
+    """Wait in a worker for the end of its parent process and end the worker then, which would wait for jobs forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -168,9 +168,9 @@ def digest_of_file(path: str | Path) -> str:
 
 
 def code_digest() -> str:
-    """Return the digest of the program text that a search runs, followed by the loaded plugins' packages and versions.
+    """Return the digest of the source code that a search runs, followed by the loaded plugins' packages and versions.
 
-    When it changes, jobs are repeated; their timings are stored.
+    When the digest changes, jobs are repeated; their timings are stored.
     """
     return " + ".join([_own_digest(), *(f"{name} ({package})" for name, package in sorted(loaded().items()))])
 

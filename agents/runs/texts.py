@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def now() -> str:
-    """Return the present date and time in UTC, in ISO format."""
+    """Return the current date and time in UTC, in ISO format."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 

@@ -1,7 +1,7 @@
 """Train policies that write programs column by column (`agent=columns`), for `gensor train`.
 
-The learner is not from stable-baselines3. It plays whole episodes of `gensor_gym/Write-v0`. A written program counts as one step,
-which is one evaluation of the model. Curves, validation, checkpoints and cards are those of all agents.
+The learner, which is not from stable-baselines3, plays whole episodes of `gensor_gym/Write-v0`. A written program counts as one
+step, which is one evaluation of the model. Curves, validation, checkpoints and cards are those of all agents.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """Make the graphs of the training tasks: those of the operators, or of the machine `agent.measured` of Measured v1.
+    """Make the graphs of the training tasks: those of the operators, or those of the machine `agent.measured` in Measured v1.
 
     `agent.unrecorded` operators are added: for a CPU from unrecorded classes, for a GPU from the given operators. With
     `agent.machines` every operator has a machine of its own, drawn near these machines.

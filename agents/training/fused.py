@@ -1,4 +1,4 @@
-"""Train policies of `Gir-v0` for fused operators, for `gensor train`. They walk and are trained like other walking policies."""
+"""Train policies of `Gir-v0` for fused operators, for `gensor train`. These policies are trained like other walking policies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ learn = functools.partial(walk.learn, ground=GROUND)
 def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str, float]:
     """Return the mean regret, T / T* - 1, of a folder's policy over `eval_operators`.
 
-    It is computed for the greedy episode and for the best of `eval_episodes` episodes.
+    The mean is computed for the greedy episode and for the best of `eval_episodes` episodes.
     """
     regrets: dict[str, list[float]] = {"greedy": [], "best": []}
     graphs = graphs_of(config["eval_operators"], config["env"])

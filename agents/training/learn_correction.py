@@ -1,9 +1,9 @@
 """Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
 WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`, with programs of the train
-part on one machine. It may be a list of these. The card compares how correction and model rank programs, on the operators of the
-last item. These operators are held out in groups, one group after another and on all machines together. For a machine of Measured
-v1, the card also compares the rankings on the operators of the other parts.
+part on one machine. WHAT may be a list of these. The card compares how correction and model rank programs, on the operators of
+the last item. These operators are held out in groups, one group after another and on all machines together. For a machine of
+Measured v1, the card also compares the rankings on the operators of the other parts.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Observed:
     def of(cls, rows: Sequence[Mapping[str, Any]], hardware: Hardware | str, space: str, to_learn: bool = True) -> Observed:
         """Compute features and times from rows with operator, schedule and seconds (null for programs that failed).
 
-        ValueError for operators outside the train part if they are `to_learn` from, too few measurements, or programs that do not
-        fit the machine.
+        ValueError for operators outside the train part unless `to_learn` is false, for too few measurements, and for programs
+        that do not fit the machine.
         """
         ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
         texts = sorted({row["operator"] for row in ran})
@@ -168,7 +168,7 @@ def rankings(
     """Return the quality of the ranking by `scores`, lowest first, for each operator with at least four programs (`LEAST`).
 
     `rank` is the rank correlation with `times`, logarithms of measured seconds. Each name of `firsts` has the smallest logarithm
-    among that many first choices, minus the smallest of all.
+    of a time among that many first choices, minus the smallest of all.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):

@@ -47,7 +47,7 @@ from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 LEAST = ("learning_starts", "gradient_steps")
 """Settings of an agent that are counts and may be less than 1.
 
-0 waits for nothing, and -1 takes as many steps as were played.
+With 0 `learning_starts`, learning starts at once; with -1 `gradient_steps`, an update takes as many steps as were played.
 """
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that affect the scores but not the policy."""
@@ -117,7 +117,7 @@ def trained(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def _is_whole(policy: Path) -> bool:
-    """Return whether a policy's file is complete. A full disk or an interrupted copy leaves less."""
+    """Return whether a policy's file is complete. A full disk or an interrupted copy leaves an incomplete file."""
     try:
         with safe_open(policy, "np"):
             return True

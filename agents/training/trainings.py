@@ -74,8 +74,8 @@ def evaluate(config: dict[str, Any], folder: Path, console: Console) -> dict[str
     """Evaluate a folder's policy by the model on `eval_operators` (the validation split); return its scores by name.
 
     One score is the geometric mean of (latency of the best of the policy's episodes) / (latency of the traverser's best program).
-    Over the tasks with a certified optimum there are also mean regrets, latency / optimum - 1, of the greedy episode and of the
-    best episode. Tasks unsuited to such policies are left out. Every construction has random numbers of its own, so that all
+    Two other scores are mean regrets, latency / optimum - 1, of the greedy episode and of the best episode, over the tasks with a
+    certified optimum. Tasks unsuited to such policies are left out. Every construction has random numbers of its own, so that all
     policies are compared with the same walks.
     """
     if training_of(config["agent"]["name"]).fused:

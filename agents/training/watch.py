@@ -37,7 +37,7 @@ def steps_in_all(done: int, asked_for: int, each: int) -> int:
 
 
 class Every:
-    """Callable that is true once after a count has passed another multiple of `period`; never if `period` is 0."""
+    """Callable that returns True once after a count has passed another multiple of `period`; never if `period` is 0."""
 
     def __init__(self, period: int) -> None:
         self.period, self._done = period, 0

@@ -13,7 +13,6 @@ from rich.progress import track
 
 from agents.gensor.markov import MarkovExtended
 from agents.runs.journal import Journal
-from experiments.benches import ranking
 from experiments.benches.lines import Lines, machine, resolved
 from experiments.common.statistics import fastest, spearman, top_k_regret
 from gensor_gym import hardware, operators
@@ -224,13 +223,7 @@ FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Score the model on timed programs and, if requested, fit it; emit a line for each operator, one over all, one for the fit.
-
-    If `config.ranking` is set, run the benchmark of rankings (`ranking.rank`) instead.
-    """
-    if config.ranking:
-        ranking.rank(config, emit)
-        return
+    """Score the model on timed programs and, if requested, fit it; emit lines for each operator, over all and for the fit."""
     settings = config.model
     if config.fit not in (None, *FITS):
         raise ValueError(f"fit {config.fit!r}: expected one of {', '.join(FITS)}, or null")

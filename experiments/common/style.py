@@ -132,18 +132,6 @@ def panels(count: int, columns: int, size: tuple[float, float], more: float = 0.
     return figure, grid
 
 
-def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
-    """Draw, in a plot of measured over model times, the line where both are equal and the fastest measured time.
-
-    Both axes become logarithmic axes of seconds.
-    """
-    both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
-    axes.plot(both, both, color=INK, linewidth=0.8, alpha=0.5)
-    axes.axhline(seconds.min(), color=INK, linestyle=(0, (4, 3)), linewidth=0.9)
-    for axis in ("x", "y"):
-        time_axis(axes, axis)
-
-
 def _unit(seconds: float) -> str:
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9999:

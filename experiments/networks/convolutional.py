@@ -116,3 +116,31 @@ class Channels(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Concatenate x [n, c, h, w] and y [n, k, h, w] along the channels."""
         return torch.cat((x, y), 1)
+
+
+class UNet(nn.Module):
+    """U-Net of Ronneberger et al. (arXiv 1505.04597), with padded and normalised convolutions, from 3 channels to 2 classes."""
+
+    def __init__(self, widths: Sequence[int] = (64, 128, 256, 512, 1024)) -> None:
+        super().__init__()
+        pairs = list(zip(widths, widths[1:], strict=False))
+        self.first = _twice(3, widths[0])
+        self.down = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), *_twice(c, k)) for c, k in pairs)
+        self.turned = nn.ModuleList(nn.ConvTranspose2d(k, c, 2, stride=2) for c, k in reversed(pairs))
+        self.up = nn.ModuleList(_twice(2 * c, c) for c, _ in reversed(pairs))
+        self.last = nn.Conv2d(widths[0], 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the classes' scores [n, 2, h, w] of images x [n, 3, h, w]; h and w are multiples of 2 ** (stages - 1)."""
+        kept = [self.first(x)]
+        for stage in self.down:
+            kept.append(stage(kept[-1]))
+        made = kept.pop()
+        for turned, stage in zip(self.turned, self.up, strict=True):
+            made = stage(torch.cat((kept.pop(), turned(made)), 1))
+        scores: Tensor = self.last(made)
+        return scores
+
+
+def _twice(c: int, k: int) -> nn.Sequential:
+    return nn.Sequential(*_convolution(c, k, 3), nn.ReLU(), *_convolution(k, k, 3), nn.ReLU())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
 from experiments.networks import attention, convolutional
+from experiments.networks.held_out import HELD_OUT, IMAGES, TOKENS, language, library_module
 from gensor_gym.registry import near
 
 VIEWS = ("view", "reshape", "permute", "transpose", "expand", "slice", "unsqueeze", "squeeze", "flatten", "unflatten", "split",
@@ -63,6 +63,8 @@ SUITE = {
     "patch_merging": Workload(lambda: convolutional.Merging(96, goes_on=True), ((56, 56, 96),)),
     "channels_64_64": Workload(convolutional.Channels, ((64, 56, 56), (64, 56, 56))),
     "channels_96_32": Workload(convolutional.Channels, ((96, 56, 56), (32, 56, 56))),
+    "unet": Workload(convolutional.UNet, ((3, 256, 256),)),
+    **{name: Workload(language(name), (Ids((128,), 1000),)) for name in TOKENS},
 }
 """Benchmark networks by name. `bert` and `gpt2` are only the blocks; `bert_of_ids` and `gpt2_of_ids` are whole networks.
 
@@ -73,20 +75,25 @@ The MLPs and MHAs are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, tabl
 _PATH = re.compile(r"((?:\w+\.)+)(\w+)(?:\(([\d, ]+)\))?")
 
 
+def every(names: Sequence[str]) -> list[str]:
+    """Return names of networks, with `HELD_OUT` in place of the name `held_out`."""
+    return [one for name in names for one in (HELD_OUT if name == "held_out" else (name,))]
+
+
 def workload_of(name: str) -> Workload:
-    """Return the network `name` of `SUITE`, or the one that a function builds, named like `torchvision.models.swin_t`.
+    """Return the network `name` of `SUITE` or `IMAGES`, or the one that a function builds, as `torchvision.models.swin_t`.
 
     The function takes no arguments. The shape of its image may follow, as in `torchvision.models.swin_t(3, 224, 224)`, which is
     the default. Raise ValueError for an unknown name.
     """
     if name in SUITE:
         return SUITE[name]
-    if (found := _PATH.fullmatch(name)) is None:
-        expected = f"one of {', '.join(SUITE)}, or a path such as torchvision.models.swin_t(3, 224, 224)"
-        raise ValueError(f"network {name!r}: expected {expected}{near(name, SUITE)}")
+    if (found := _PATH.fullmatch(IMAGES.get(name, name))) is None:
+        expected = f"one of {', '.join((*SUITE, *IMAGES))}, or a path such as torchvision.models.swin_t(3, 224, 224)"
+        raise ValueError(f"network {name!r}: expected {expected}{near(name, (*SUITE, *IMAGES))}")
     module, function, extents = found[1].rstrip("."), found[2], found[3]
     try:
-        build = getattr(import_module(module), function)
+        build = getattr(library_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"network {name!r}: {error}") from error
     return Workload(build, (tuple(map(int, extents.split(","))),) if extents else _IMAGE)

@@ -1,4 +1,4 @@
-"""Recognise panels: a matrix product with post-ops, and loops over the rows of its result (a row nest).
+"""Recognise panels: a matrix product with an epilogue, and loops over the rows of its result (a row nest).
 
 An example is a product followed by a layer norm. A panel is recognised by axes, like a chain. Its graph has several outputs if
 other kernels read the product's value, or several values of the nest.
@@ -29,7 +29,7 @@ class Panel:
 
     graph: Dataflow
     product: Operator
-    """The product with its post-ops; frozen (`Operator.freeze`) if its weights are constant."""
+    """The product with its epilogue; frozen (`Operator.freeze`) if its weights are constant."""
     reads: tuple[str, ...]
     """Names of the graph's inputs that the product reads, in the order of the product's inputs."""
     made: str

@@ -134,8 +134,8 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
     """Return (name, view) of the value that a graph writes, and the order in which it is written.
 
-    If the only output rearranges another value, it is the name of that value. ValueError for several outputs, or for an order
-    that strides cannot express.
+    If the only output rearranges another value, the name is that of the other value. ValueError for several outputs, or for an
+    order that strides cannot express.
     """
     if len(graph.returns) != 1:
         raise ValueError(f"{graph.name}: {len(graph.returns)} outputs, expected one of a chain of products")

@@ -22,16 +22,16 @@ class BuiltKernel(Kernel):
 
     @cached_property
     def loaded(self) -> LoadedKernel:
-        """The kernel loaded into this process, at first use.
+        """The kernel, loaded into this process at first use.
 
-        If it cannot run here, the error names the missing part: `CudaUnavailableError` without a GPU, for example.
+        If this machine cannot run it, the error names the missing part: `CudaUnavailableError` without a GPU, for example.
         """
         return targets.get(self.language).load(self)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Compute the operator's output from its inputs: arrays of NumPy or of any library with DLPack (torch, CuPy, JAX).
 
-        Return a new array of the first input's library (a tuple for several outputs), or the caller's own `out`, filled in.
+        Return a new array of the first input's library (a tuple for several outputs), or `out`, filled with the result.
         ValueError for inputs of wrong number, shape, dtype or device, and for an `out` that overlaps an input.
         """
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
@@ -39,8 +39,8 @@ class BuiltKernel(Kernel):
     def bind(self, *arrays: Any) -> Bound:
         """Return a function without arguments that runs the kernel on `arrays`: the inputs and, optionally, the output.
 
-        The arrays are checked here, and calls check nothing. ValueError as in a call of the kernel, and if an input would have to
-        be copied.
+        `bind` checks the arrays, and the returned function checks nothing. ValueError as in `__call__`, and if an input would
+        have to be copied.
         """
         return self.loaded.bind(*arrays)
 

@@ -8,4 +8,4 @@ COMPILE_SECONDS = {"c": 60.0, "cuda": 60.0, "hip": 120.0}
 Only huge unrolled kernels exceed it; they are slow anyway. clang for AMD GPUs needs more time.
 """
 DEVICE_COMPILE_SECONDS = 30.0
-"""Time limit, in seconds, of a compilation for which a device waits: the slowest of three thousand took 27.5 s."""
+"""Time limit, in seconds, of a compilation for which a device waits: the slowest of 3000 took 27.5 s."""

@@ -74,7 +74,7 @@ class LoopNests:
         return isinstance(computation, Operator)
 
     def scheduled(self, computation: Operator) -> Operator:
-        """The operator itself."""
+        """Return the operator itself."""
         return computation
 
     def graph(self, computation: Operator, hardware: Hardware, space: str | None) -> ConstructionGraph:
@@ -99,7 +99,7 @@ class Panels:
         return isinstance(computation, Dataflow) and is_panel(computation)
 
     def scheduled(self, computation: Dataflow) -> Operator:
-        """The panel's product."""
+        """Return the panel's product."""
         return panel_of(computation).product
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ConstructionGraph:
@@ -121,7 +121,7 @@ class Chains:
         return isinstance(computation, Dataflow) and is_chain(computation)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
-        """The whole chain."""
+        """Return the whole chain."""
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph | GpuChainGraph:
@@ -143,7 +143,7 @@ class RowNests:
         return isinstance(computation, Dataflow)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
-        """The fused operator itself."""
+        """Return the fused operator itself."""
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> GirGraph:

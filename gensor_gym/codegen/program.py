@@ -47,7 +47,7 @@ class Program:
     knobs: tuple[tuple[str, int], ...]
 
     def knob(self, name: str) -> int:
-        """Return the value of the knob with this name."""
+        """Return the value of the knob `name`."""
         return dict(self.knobs)[name]
 
     @property

@@ -21,8 +21,8 @@ from gensor_gym.operators.types import Operator
 def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: int = 0) -> int:
     """Return the number of blocks that a multiprocessor runs at the same time, at least 1.
 
-    A thread takes the counted registers and `spare` more. `threads` and `shared_bytes` are those of one block at the kernel's
-    launch.
+    A thread takes the registers that `counted_registers` returns, and `spare` more. `threads` and `shared_bytes` are those of one
+    block at the kernel's launch.
     """
     hw = program.hardware
     registers = min(counted_registers(program) + spare, hw.registers_per_thread)

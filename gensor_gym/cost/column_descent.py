@@ -3,7 +3,7 @@
 A column is a knob, or the tiles of all levels of an axis (`graph.coordinates`). It changes as a whole, so a descent can continue
 where no single primitive makes the program faster. Setting a column to the best of its values at once, or to each faster value in
 turn, gives the same result, because a value replaces the previous value completely. A descent ends after a whole sweep without a
-gain, or as soon as every column has gained nothing since the last gain. Both ends give the same program; the second takes fewer
+gain, or as soon as every column has gained nothing since the last gain. Both rules give the same program; the second takes fewer
 evaluations.
 """
 
@@ -22,12 +22,12 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import Tables
 
 TRACED = 2 + NUM_TERMS
-"""Number of entries that describe an evaluated program in a trace: number of programs tried before it, its seconds, the model's
-terms."""
+"""Number of entries that describe an evaluated program in a trace: number of programs tried before it, its seconds by the model,
+the terms of that time."""
 
 
 class Descent(NamedTuple):
-    """Result of a coordinate descent: the time reached, and counts of programs."""
+    """Result of a coordinate descent: the time of the program reached, and counts of programs."""
 
     seconds: float
     """Seconds of the program reached."""
@@ -36,7 +36,7 @@ class Descent(NamedTuple):
     tried: int
     """Number of programs that were generated, legal or not, including the first."""
     improvements: np.ndarray
-    """The first program and each faster one, float64 [N, 2]: number of programs tried up to it, and its seconds."""
+    """For the first program and each faster one, float64 [N, 2]: number of programs tried up to it, and its seconds."""
 
 
 def descend(

@@ -21,7 +21,7 @@ FILE = "cpu_constants.json"
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of the CPU model that is fitted to timings: its first value in a fit (an order of magnitude), and its range."""
+    """A constant of the CPU model, fitted to timings: its value at the start of a fit (an order of magnitude), and its range."""
 
     name: str
     start: float
@@ -82,9 +82,9 @@ def shipped_constants() -> dict[str, object]:
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Return the values of `CPU_CONSTANTS` for a machine, in order, then the number of bytes by which arrays begin past a line.
+    """Return the values of `CPU_CONSTANTS` for a machine, in order, then that of `PAST_LINE`.
 
-    The latter is 0 for all machines but `host`. A constant that the fit lacks has the value with which fits begin (`start`).
+    The latter is 0 for all machines but `host`. A constant that the fit lacks has the value at which fits start (`start`).
     """
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)

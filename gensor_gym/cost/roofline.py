@@ -16,15 +16,15 @@ CAP_OVER_FLOOR = 1000.0
 def roofline_floor(op: Computation, hardware: Hardware) -> float:
     """Compute a lower bound on an operator's time in seconds: its arithmetic, or its compulsory bytes, at full rate.
 
-    It is the larger of flops over the peak rate and bytes over the bandwidth of the level that contains them. Data that fits in a
-    shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's (Williams et al. 2009,
-    with the cache level chosen by footprint).
+    The bound is the larger of flops over the peak rate and bytes over the bandwidth of the memory level that contains them. Data
+    that fits in a shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's (Williams
+    et al. 2009, with the cache level chosen by footprint).
     """
     return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Return an upper bound on operations per second, at full clock, on tensor cores if these can compute the products."""
+    """Return an upper bound on operations per second, at full clock, of tensor cores if these can compute the products."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
     if isinstance(op, Dataflow):
         products = {node.operator.dtype for _, node in op.nodes if isinstance(node, Contract)}

@@ -82,7 +82,7 @@ def _held(value: np.ndarray) -> np.ndarray:
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return the error bounds with two corrections.
 
-    They are 0 for infinite and NaN values; infinite if the bound is NaN or the value may leave float32's range.
+    Bounds are 0 for infinite and NaN values; infinite if the bound is NaN or the value may leave float32's range.
     """
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)

@@ -96,7 +96,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 def _near_erf(x: Array, e: Array) -> Array:
     """Return the error of erf by the mean value theorem.
 
-    It is the argument's error times the steepest slope in the interval, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
+    The error is the argument's error times the steepest slope in the interval, 2 / sqrt(pi) exp(-x^2) at the point nearest to
+    zero.
     """
     least = np.maximum(np.abs(x) - e, 0.0)
     return np.where(np.isinf(e), np.inf, 2.0 / math.sqrt(math.pi) * np.exp(-least * least) * e)

@@ -1,7 +1,7 @@
 """Fused operators by name whose time is memory traffic, such as softmax: each function writes the text of one graph.
 
-They come from IntelliGen's public code and its hooks, Ansor (NRM), and current networks. IntelliGen's own table of operators is
-not public; this suite stands in for it.
+The operators come from IntelliGen's public code and its hooks, Ansor (NRM), and current networks. IntelliGen's own table of
+operators is not public; this suite stands in for it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _check(name: str, value: object, kind: str) -> None:
 
 @_factory
 def softmax(m: int, n: int) -> str:
-    """Text of a softmax over each row."""
+    """Write the graph of a softmax over each row."""
     return f"""
 def softmax(x: float32[{m}, {n}]):
     top = reduce_max(x, axes=[1])
@@ -87,7 +87,7 @@ def softmax(x: float32[{m}, {n}]):
 
 @_factory
 def masked_softmax(m: int, n: int, scale: float = 0.125) -> str:
-    """Text of a softmax over each row of scaled scores plus a mask, which is 0 for visible and -inf for hidden elements.
+    """Write the graph of a softmax over each row of scaled scores plus a mask: 0 for visible and -inf for hidden elements.
 
     A fully masked row gives NaN.
     """
@@ -113,7 +113,7 @@ _NORMALISED = """    mean = reduce_sum({x}, axes=[1])
 
 @_factory
 def layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Text of a layer normalisation of each row, with gain and offset.
+    """Write the graph of a layer normalisation of each row, with gain and offset.
 
     The variance takes a second pass over the row, because E[x^2] - E[x]^2 cancels.
     """
@@ -125,7 +125,7 @@ def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constan
 
 @_factory
 def add_layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Text of a sum with a residual, and of the sum's layer normalisation. Both are outputs."""
+    """Write the graph of the sum of x and a residual, then a layer normalisation. Both results are outputs."""
     return f"""
 def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
     s = x + r
@@ -135,7 +135,7 @@ def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(fl
 
 @_factory
 def rmsnorm(m: int, n: int, eps: float = 1e-6) -> str:
-    """Text of an RMS normalisation of each row, with gain."""
+    """Write the graph of an RMS normalisation of each row, with gain."""
     return f"""
 def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
     squares = x * x
@@ -148,7 +148,7 @@ def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
 
 @_factory
 def norm(m: int, n: int) -> str:
-    """Text of the Frobenius norm of a matrix: the root of the sum of all squares (Ansor's NRM)."""
+    """Write the graph of the Frobenius norm of a matrix: the root of the sum of all squares (Ansor's NRM)."""
     return f"""
 def norm(x: float32[{m}, {n}]):
     squares = x * x
@@ -160,7 +160,7 @@ def norm(x: float32[{m}, {n}]):
 
 @_factory
 def bias_gelu(m: int, n: int) -> str:
-    """Text of a bias, then the exact GELU with the error function."""
+    """Write the graph of a bias, then the exact GELU with the error function."""
     return f"""
 def bias_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
     s = x + bias
@@ -171,7 +171,7 @@ def bias_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
 
 @_factory
 def bias_tanh_gelu(m: int, n: int) -> str:
-    """Text of a bias, then GPT-2's GELU with the hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    """Write the graph of a bias, then GPT-2's GELU with the hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
     return f"""
 def bias_tanh_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
     s = x + bias
@@ -182,7 +182,7 @@ def bias_tanh_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
 
 @_factory
 def swiglu(m: int, n: int) -> str:
-    """Text of SwiGLU: the sigmoid-weighted unit (SiLU) of a gate, times a second input (Shazeer, arXiv 2002.05202)."""
+    """Write the graph of SwiGLU: the sigmoid-weighted unit (SiLU) of a gate, times a second input (Shazeer, arXiv 2002.05202)."""
     return f"""
 def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
     y = gate / (1.0 + exp(-gate)) * up
@@ -192,7 +192,7 @@ def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
 
 @_factory
 def rope(t: int, h: int, d: int) -> str:
-    """Text of a rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head.
+    """Write the graph of a rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head.
 
     Its inputs are the heads, and the cosines and sines of the angles.
     """
@@ -212,7 +212,7 @@ def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: flo
 
 @_factory
 def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
-    """Text of a channel shuffle (ShuffleNet, arXiv 1707.01083), which interleaves the channels of all groups, c channels each."""
+    """Write the graph of a channel shuffle (ShuffleNet, arXiv 1707.01083), which interleaves all groups, of c channels each."""
     return f"""
 def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
     apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
@@ -224,7 +224,7 @@ def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
 
 @_factory
 def transpose_relu(a: int, b: int, c: int, d: int) -> str:
-    """Text of a transpose to the order (2, 0, 3, 1), then a ReLU, an operator of IntelliGen's repository."""
+    """Write the graph of a transpose to the order (2, 0, 3, 1), then a ReLU, an operator of IntelliGen's repository."""
     return f"""
 def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
     turned = transpose(x, order=[2, 0, 3, 1])
@@ -235,7 +235,7 @@ def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def transpose_last(a: int, b: int, c: int) -> str:
-    """Text of a transpose of the last two axes, as in the channel shuffle of IntelliGen's repository."""
+    """Write the graph of a transpose of the last two axes, as in the channel shuffle of IntelliGen's repository."""
     return f"""
 def transpose_last(x: float32[{a}, {b}, {c}]):
     y = transpose(x, order=[0, 2, 1])
@@ -245,7 +245,7 @@ def transpose_last(x: float32[{a}, {b}, {c}]):
 
 @_factory
 def relu_add(a: int, b: int, c: int, d: int) -> str:
-    """Text of the operator that IntelliGen's repository calls SAR_DRN_0: relu(x) + r."""
+    """Write the graph of the operator that IntelliGen's repository calls SAR_DRN_0: relu(x) + r."""
     return f"""
 def relu_add(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
     y = maximum(x, 0.0) + r
@@ -255,7 +255,7 @@ def relu_add(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def relu_sub(a: int, b: int, c: int, d: int) -> str:
-    """Text of the operator that IntelliGen's repository calls SAR_DRN_1: relu(x) - r."""
+    """Write the graph of the operator that IntelliGen's repository calls SAR_DRN_1: relu(x) - r."""
     return f"""
 def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
     y = maximum(x, 0.0) - r
@@ -265,7 +265,7 @@ def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def bias(m: int, n: int) -> str:
-    """Text of a parameter added to each row, as the bias over pixels and channels in IntelliGen's repository."""
+    """Write the graph of a parameter added to each row, as the bias over pixels and channels in IntelliGen's repository."""
     return f"""
 def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
     y = x + offset
@@ -275,7 +275,7 @@ def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
 
 @_factory
 def reduce_mean(a: int, b: int, c: int) -> str:
-    """Text of a mean along the last axis, which keeps extent 1, an operator of IntelliGen's repository."""
+    """Write the graph of a mean along the last axis, which keeps extent 1, an operator of IntelliGen's repository."""
     return f"""
 def reduce_mean(x: float32[{a}, {b}, {c}]):
     total = reduce_sum(x, axes=[2])
@@ -286,7 +286,7 @@ def reduce_mean(x: float32[{a}, {b}, {c}]):
 
 @_factory
 def gelu(m: int, n: int) -> str:
-    """Text of the exact GELU with the error function, without a bias."""
+    """Write the graph of the exact GELU with the error function, without a bias."""
     return f"""
 def gelu(x: float32[{m}, {n}]):
     y = 0.5 * x * (1.0 + erf(x * 0.7071067811865476))
@@ -296,7 +296,7 @@ def gelu(x: float32[{m}, {n}]):
 
 @_factory
 def kv_concat(h: int, t: int, d: int) -> str:
-    """Text of a key (or value) cache: the t previous tokens, then a new token, for each of h heads with d numbers."""
+    """Write the graph of a key (or value) cache: t previous tokens, then a new token, for each of h heads with d numbers."""
     return f"""
 def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
     y = concat(before, now, axis=1)

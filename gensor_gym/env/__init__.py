@@ -1,6 +1,7 @@
 """The Gymnasium environments.
 
-`register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0`, `Fuse-v0` and `Recorded-v0`.
+`register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0`, `Fuse-v0`, `Kernel-v0` and
+`Recorded-v0`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ RECORDED = "gensor_gym/Recorded-v0"
 GIR = "gensor_gym/Gir-v0"
 WRITE = "gensor_gym/Write-v0"
 FUSE = "gensor_gym/Fuse-v0"
+KERNEL = "gensor_gym/Kernel-v0"
 
 
 def register() -> None:
@@ -40,5 +42,7 @@ def register() -> None:
             entry_point="gensor_gym.env.planning.env:FuseEnv",
             vector_entry_point="gensor_gym.env.planning.env:FuseVectorEnv",
         )
+    if KERNEL not in gymnasium.registry:
+        gymnasium.register(id=KERNEL, entry_point="gensor_gym.env.kernel.env:KernelEnv")
     if RECORDED not in gymnasium.registry:
         gymnasium.register(id=RECORDED, entry_point="gensor_gym.env.recorded:RecordedEnv")

@@ -102,7 +102,7 @@ class ConstructEnv(EpisodeEnv):
         return done
 
     def meaning(self, action: int) -> str:
-        """Text of an action, such as `tile[4]`. ValueError if no action has this number."""
+        """Return the text of an action, such as `tile[4]`. ValueError if no action has this number."""
         if not 0 <= action < NUM_ACTIONS:
             raise ValueError(f"action {action!r} is none; they are 0 to {NUM_ACTIONS - 1}")
         return str(ACTIONS[action])

@@ -65,7 +65,7 @@ class GraphView:
         return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
 
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
-        """Return node features float32 [V, F] with the entries filled in that stay constant in an episode; all others are 0."""
+        """Return node features float32 [V, F] that have only the entries that stay constant in an episode; all others are 0."""
         tensors = (*op.reads, op.write)
         nodes = np.zeros((len(op.axes) + len(tensors) + 1, self._width), dtype=np.float32)
         for row, axis in enumerate(op.axes):

@@ -20,7 +20,7 @@ from gensor_gym.networks.planning.graph import PlanGraph
 Graph = ConstructionGraph | GirGraph | PlanGraph
 PATIENCE = 20.0
 """Multiple of the roofline floor from which on a program is timed by a single call. Random play on gemm(m=256, n=384, k=512)
-mostly ends in such programs, and twelve calls each would be needed otherwise (AMD EPYC, Zen 4, one thread)."""
+mostly ends in such programs, which otherwise would be called twelve times each (AMD EPYC, Zen 4, one thread)."""
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
 """Entries of `info` for an illegal program, which has no time by the model and which no backend measures."""
 
@@ -50,7 +50,7 @@ class FinalReward:
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
-        """id of a graph -> (graph, its proved optimum). The graph stays alive, so that no other graph gets its id."""
+        """`id(graph)` -> (graph, its proved optimum). The graph stays alive, so that no other graph gets its id."""
 
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
@@ -89,7 +89,7 @@ class FinalReward:
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """Return the entries of `info` for a program by the model. `seconds` is its time.
+        """Return the entries of `info` for a program whose time by the model is `seconds`.
 
         `regret` is present if the task's optimum is known.
         """

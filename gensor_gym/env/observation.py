@@ -136,7 +136,7 @@ def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
 
 
 def _operator_features(op: Operator) -> np.ndarray:
-    """Features of group `operator`: log extents, strides, body, sizes.
+    """Return the features of group `operator`: log extents, strides, body, sizes.
 
     Each slot has a log extent. For each tensor and slot, one feature says whether the stride is not 0, another whether it is 1.
     The body is one-hot. The sizes are log operations, log compulsory bytes and log intensity.

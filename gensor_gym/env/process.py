@@ -167,6 +167,23 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
     return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs)
 
 
+@early
+def leap_one(task, row, scalars, target, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
+    """Take a step of a single environment to the legal schedule `target` [ROW], and return its reward.
+
+    It is rewarded and costs as much as a primitive. At least two steps must be left.
+    """
+    scratch = np.empty(ROW, dtype=np.int32)
+    terms = np.empty(NUM_TERMS, dtype=np.float64)
+    before = settings[2] * scalars[POTENTIAL]
+    scalars[REMAINING] -= 1
+    scalars[STEPS] += 1
+    for i in range(ROW):
+        row[i] = target[i]
+    observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
+    return step_reward(before, settings[2] * scalars[POTENTIAL], settings[0], settings[1])
+
+
 @compiled
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended

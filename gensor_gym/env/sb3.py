@@ -144,11 +144,11 @@ class ConstructVecEnv(VecEnv):
         return [None if frames is None else frames[i] for i in chosen]
 
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """True for Monitor, because infos contain its statistics; False for all other wrappers."""
+        """Return True for Monitor, because infos contain its statistics; False for all other wrappers."""
         return [issubclass(Monitor, wrapper_class)] * len(self._chosen(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Figure of every environment, uint8 [H, W, 3] (render mode `rgb_array`). None without a render mode."""
+        """Return the figure of every environment, uint8 [H, W, 3] (render mode `rgb_array`). None without a render mode."""
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:

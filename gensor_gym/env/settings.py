@@ -25,13 +25,12 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""Accepted values of `reward`: only the final program is rewarded, or each program that is faster than all evaluated before
-it."""
+"""Accepted values of `reward`: the final program alone is rewarded, or each program that is the fastest evaluated so far."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of an environment that define its decision process and observations; operator, machine and space are not here."""
+    """Arguments of an environment that define its decision process and observations, without operator, machine and space."""
 
     backend: str
     observation: str
@@ -78,7 +77,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Return names of observation groups as a tuple; None stands for all groups. ValueError for anything but names."""
+    """Return the given names of observation groups as a tuple; None stands for all groups. ValueError for anything but names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):

@@ -26,7 +26,7 @@ class Tasks(Protocol):
     """First state of each task as a row, int32 [K, R]."""
     num_actions: int
     num_features: int
-    """Numbers of actions (`num_actions`) and of features of a state (`num_features`), equal for all graphs."""
+    """Numbers of actions (`num_actions`) and of features of a state (`num_features`), which all graphs share."""
     starts_anywhere: bool
     """Whether an episode may begin at any schedule, instead of at the first state only."""
 
@@ -44,7 +44,7 @@ OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
 def _is_fused(operator: object) -> str:
-    """Return a hint for error messages if the operator is a fused one: the environment to use. Else return an empty text."""
+    """Return, for error messages, which environment to use if the operator is a fused one; else an empty text."""
     from gensor_gym.dataflow.suite import FACTORIES  # not at the top, because only errors need it
 
     named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES

@@ -51,7 +51,7 @@ class ObservationView:
         return box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """Observation of one environment from its features float32 [F]."""
+        """Return the observation of one environment from its features float32 [F]."""
         if self.kind == "successors":
             return successor_features(graph, row, mask)
         if self.kind == "graph":

@@ -36,7 +36,7 @@ class Certificate:
     schedule: str
     """Text of a schedule with this latency."""
     optima: int | None
-    """Number of schedules that are as fast, counted with a tile for every level; None if there are too many to count."""
+    """Number of schedules with this latency, counted with a tile for every level; None if there are too many to count."""
     candidates: int
     """Number of combinations of tiles, virtual threads and knobs in the space, legal or not."""
     visited: int
@@ -44,7 +44,7 @@ class Certificate:
     evaluated: int
     """Number of programs that the model evaluated."""
     pruned: int
-    """Number of nodes that were left out because no program below them is faster."""
+    """Number of nodes that the search left out because no program below them is faster."""
     bound: str
     """Proved lower bound on the seconds of every legal program, as a hexadecimal float: `latency` after a complete proof."""
     seconds: float
@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def best(self) -> Schedule:
-        """A schedule that takes these seconds."""
+        """The schedule that takes `optimum` seconds."""
         return Schedule.parse(self.schedule)
 
     @property
@@ -107,7 +107,7 @@ def read_certificates(path: Path) -> list[Certificate]:
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """Return the certificate in a line of a file. ValueError gives file and line."""
+    """Return the certificate in a line of a file. ValueError names file and line."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:

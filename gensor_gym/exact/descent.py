@@ -90,7 +90,7 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction is never slower, so that shorter ones need no search.
 
-    True if no threads share the reduction, the knob stages has one of its first two values, no operand's last dimension is a
+    True if no threads share the reduction, knob `stages` has one of its first two values, no operand's last dimension is a
     window, and every operand is staged. With more points of a window in flight the model counts more registers
     (`graph.resources.registers_of`), and the width of an unstaged operand's loads depends on the tile's divisors.
     """
@@ -102,7 +102,7 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def next_vthreads(row, free):  # noqa: ANN001, ANN201
-    """Set the next combination of virtual threads along the axes marked in `free`. After the last, set 1 and return False."""
+    """Set the next combination of virtual threads along the axes in `free`. After the last, set all to 1 and return False."""
     for axis in range(SPATIAL_SLOTS):
         if not free[axis]:
             continue
@@ -118,7 +118,7 @@ def next_vthreads(row, free):  # noqa: ANN001, ANN201
 
 @compiled
 def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Set the next register tile of the reduction that divides its block tile. After the last, set 1 and return False."""
+    """Set the next register tile of the reduction that divides its block tile. After the last, set it to 1 and return False."""
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         outer, tile = row[TILE + MAX_AXES + axis], row[TILE + axis]
         for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
@@ -131,7 +131,7 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
-    """Record a program if it is faster than the best so far, or equally fast and the first of its class.
+    """Keep a program if it is faster than the best so far, or equally fast and the first of its class.
 
     A class is the set of programs that differ only in virtual threads and in the reduction's register tile. `first` says whether
     the class has no program in `ties` yet; its new value is returned. `ties` receives one program of each class.
@@ -151,7 +151,7 @@ def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, AN
 
 @compiled
 def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts):  # noqa: ANN001, ANN201
-    """Evaluate all programs with the given tiles: only virtual threads and the reduction's register tile still vary."""
+    """Evaluate all programs with the tiles of `row`: only virtual threads and the reduction's register tile still vary."""
     longest, first = is_longest_best(row, ints), True
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         row[TILE + axis] = 1
@@ -172,7 +172,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 
 @compiled
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
-    """Search the block tiles of the reduction, all other tiles being fixed, and keep the best program.
+    """Search the block tiles of the reduction, with all other tiles fixed, and keep the best program.
 
     `reduce` int64 [R, 3] are these tiles, and `inner` [R, CODE + 1] is the second array of `reduction_tiles`.
     """
@@ -207,7 +207,7 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
     """Set the next size of the tile that the search fixes at this depth.
 
-    Return `CHOICE` if the size is set, `SKIPPED` if the register tile does not divide it. After the last size reset the tile and
+    Return `CHOICE` if the size is set, `SKIPPED` if the register tile does not divide it. After the last size, reset the tile and
     return `LAST`. A block tile also sets `padded` [depth + 1].
     """
     outer = depth >= SPATIAL_SLOTS

@@ -201,10 +201,10 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """Return three bounds of the bytes of an operand that blocks copy.
+    """Return three bounds on the bytes of an operand that blocks copy.
 
     They are a lower bound of the bytes that a block copies in one step, a lower bound of the bytes that all blocks copy from L2,
-    and an upper bound of the bytes that a block has under way at a time.
+    and an upper bound of the bytes that a block has in flight at a time.
     """
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
@@ -253,7 +253,7 @@ def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Return lower bounds for a block in all its steps: (cycles of the busiest pipe, cycles of the block alone, waits).
+    """Return lower bounds for a block in all reduction steps: (cycles of the busiest pipe, cycles of a lone block, waits).
 
     The waits for memory are successive. `inner` is the largest product of the reduction's register tiles; it is used only if the
     block tile is fixed.
@@ -365,7 +365,7 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
-    """Return how many output elements, padding included, a program may have that takes at most `best` seconds.
+    """Return the largest number of output elements, padding included, of a program that takes at most `best` seconds.
 
     The bound holds for all programs with the register tile of `row`. The block tile is unknown, so pipes run at full rate, and as
     many warps are resident as the registers allow.

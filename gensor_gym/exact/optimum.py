@@ -27,7 +27,7 @@ from gensor_gym.registry import near
 ENUMERATED = 2_000_000
 """Largest number of programs, legal or not, of a space that is searched by enumeration."""
 MOST_NODES = 1_000_000_000
-"""Largest number of block tiles that a search visits, of spatial axes and of the reduction: about ten minutes."""
+"""Largest number of block tiles, of spatial axes and of the reduction, that a search visits: about ten minutes."""
 MOST_TIES = 1 << 14
 """Largest number of classes of optimal programs for which all optimal schedules are counted. Programs of a class differ only in
 virtual threads and in the reduction's register tile."""
@@ -35,7 +35,7 @@ virtual threads and in the reduction's register tile."""
 
 @dataclass
 class Result:
-    """Result of a search: the best row, its seconds, how many schedules take them (None if too many), and counters of nodes."""
+    """Result of a search: the best row, its seconds, number of schedules that take them (None if too many), counters of nodes."""
 
     row: np.ndarray
     seconds: float

@@ -24,13 +24,13 @@ from gensor_gym.graph.tables.tables import ALLOWED
 MOST_STATES = 50_000
 """Number of states after which the search gives up."""
 _FAR = 10_000
-"""Number of steps that stands for "cannot be reached" along one axis."""
+"""Number of steps that stands for an unreachable goal along one axis."""
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
     """Return the shortest list of actions, without `stop`, that leads from the unscheduled program to a schedule's program.
 
-    The construction does not reach outer levels whose tiles equal those of the level below, because the program is the same.
+    The path does not visit outer levels whose tiles equal those of the level below, because the program is the same.
     ValueError for a schedule that is not legal, or if no path was found among `most` states.
     """
     if not graph.is_legal(schedule):
@@ -77,7 +77,7 @@ def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
 
 
 def _lowest(row: np.ndarray) -> np.ndarray:
-    """Return the row of the same program at the lowest level of construction."""
+    """Return the program of `row` as a row with the lowest possible level under construction."""
     row = row.copy()
     tiles = row[TILE:VTHREAD].reshape(MAX_LEVELS, MAX_AXES)
     while row[LEVEL] > 0 and (tiles[row[LEVEL]] == tiles[row[LEVEL] - 1]).all():

@@ -17,7 +17,7 @@ MOST_STATES = 200_000
 class StateGraph:
     """All reachable states of a task, ordered by their distance from the first, with every legal action except `stop` as an edge.
 
-    States: rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (least actions from state 0). Edges, sorted by
+    States: rows int32 [S, ROW], seconds float64 [S] by the model, depth int64 [S] (steps from state 0). Edges, sorted by
     source state: source, action and target int64 [E].
     """
 

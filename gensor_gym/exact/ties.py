@@ -1,7 +1,7 @@
 """Counts the schedules that are exactly as fast as the optimum. Compiled.
 
-Schedules that differ only in virtual threads and in the reduction's register tile form a class; one program of every class that
-contains an optimal schedule is given.
+Schedules that differ only in virtual threads and in the reduction's register tile form a class. The caller passes one program of
+every class that contains an optimal schedule.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _wrapped(interval: Interval) -> Interval:
 
 
 def is_int32(interval: Interval) -> bool:
-    """Whether all numbers of an interval are in the range of int32."""
+    """Return whether all numbers of an interval are in the range of int32."""
     return _RANGES["int32"][0] <= interval[0] and interval[1] <= _RANGES["int32"][1]
 
 
@@ -117,7 +117,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
 
 
 def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
-    """Return the values `names` and all values from which they are computed, by name."""
+    """Return the names of the values `names` and of all values from which they are computed."""
     found = set(names)
     for name, node in reversed(graph.nodes):
         if name in found:

@@ -42,7 +42,7 @@ class GirGraph(StepGraph[GirSchedule]):
     model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """Express the operator as a row nest, and build its limits and its model.
+        """Express the operator as a row nest, and set up its limits and its cost model.
 
         ValueError for an operator that is no row nest, a GPU whose warps do not have 32 threads, or an unknown space.
         """

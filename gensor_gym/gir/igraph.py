@@ -84,7 +84,7 @@ class KernelGraph:
     passes: tuple[Pass, ...]
 
     def instructions(self) -> Iterator[Instruction]:
-        """All instructions in order."""
+        """Yield all instructions in the order of execution."""
         yield from self.before
         for one in self.passes:
             yield from one.along

@@ -22,7 +22,7 @@ class Lowered:
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Reason why no code can be written for these memory levels of values; empty if code can be written."""
+    """Reason why no code can be written for the memory levels in `placement`; empty if code can be written."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:

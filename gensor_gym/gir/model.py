@@ -39,7 +39,7 @@ An exponential has 15 instructions, two per cycle.
 """
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows in addition to its passes: with reductions at its end, and without.
+"""Cycles of a step of rows in addition to its passes: of a step that ends with reductions, and of any other step.
 
 Without reductions, a step overlaps with the next one.
 """
@@ -157,7 +157,7 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Return the seconds [B] that one thread spends on claiming batches of tasks from the shared counter.
+        """Return the seconds [B] that one thread spends on claiming batches of tasks from a counter that threads share.
 
         It is 0 on machines whose stores were not measured.
         """
@@ -209,7 +209,7 @@ class GirModel:
     def _alone(self, header: Header) -> np.ndarray:
         """Return the fraction [B] of stored vectors whose left neighbour was not stored just before.
 
-        With several interleaved rows, this is the first vector of each tile; with a single row it is none.
+        With several interleaved rows, this is the first vector of each tile; with a single row, no vector.
         """
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile

@@ -151,7 +151,7 @@ class RowNest:
 
     @cached_property
     def cell(self) -> dict[str, Cell]:
-        """Cells by name."""
+        """Cells (values of the nest) by name."""
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:

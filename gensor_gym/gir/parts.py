@@ -25,7 +25,7 @@ SHORT = 128
 _LINE = 16
 """Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Rows are cut into equal parts only if there are at least 1 / `_FEW` as many of them as possible, lest cores be idle."""
+"""Rows are cut into equal parts only if these are at least 1 / `_FEW` of the largest possible number, lest cores be idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:

@@ -57,7 +57,7 @@ class PassProfile:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """Counts of one kernel."""
+    """Counts of instructions and tensors of one kernel."""
 
     passes: tuple[PassProfile, ...]
     numbers: tuple[float, ...]

@@ -14,7 +14,7 @@ from gensor_gym.registry import near
 
 @dataclass(frozen=True)
 class Action:
-    """An action of the construction graph: a primitive, with the axis slot (`axis`) or the knob (`knob`) that it changes.
+    """An action of the construction graph: a primitive, with the slot of the axis (`axis`) or the knob (`knob`) that it changes.
 
     A primitive such as `stop` changes neither, and both are None.
     """
@@ -24,7 +24,7 @@ class Action:
     knob: str | None = None
 
     def __str__(self) -> str:
-        """Text such as `tile[4]`, `raise[split_k]` or `stop`."""
+        """Return the text of the action, such as `tile[4]`, `raise[split_k]` or `stop`."""
         target = self.axis if self.axis is not None else self.knob
         return self.primitive if target is None else f"{self.primitive}[{target}]"
 

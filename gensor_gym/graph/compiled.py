@@ -38,7 +38,7 @@ watch()
 def compiled(function: F) -> F:
     """Compile a function in Numba's nopython mode (decorator).
 
-    The function releases the GIL. It is cached on disk for the present state of the sources.
+    The function releases the GIL. It is cached on disk for the current state of the sources.
     """
     return _compile(function, entry)
 
@@ -108,7 +108,7 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Return the cache folder for the present sources of gensor_gym and of `package`; None if no folder is writable.
+    """Return the cache folder for the current sources of gensor_gym and of `package`; None if no folder is writable.
 
     Folders unused for a week are removed.
     """
@@ -126,7 +126,7 @@ def _folder(package: Path) -> Path | None:
 
 
 def _bases() -> Iterator[Path]:
-    """Yield candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's."""
+    """Yield candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else one next to the sources, then the user's."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
     if forced:
         yield Path(forced)

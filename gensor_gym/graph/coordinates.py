@@ -38,7 +38,7 @@ class Column:
 
     @property
     def is_knob(self) -> bool:
-        """Whether the column is a knob. Other columns are axes."""
+        """Whether the column is a knob. Other columns belong to axes."""
         return self.first >= KNOB
 
     @property
@@ -48,7 +48,7 @@ class Column:
 
     @property
     def smallest(self) -> int:
-        """Index of the smallest value: the first value of a knob, or the tiles of an axis with the smallest product.
+        """Index of the smallest value: of a knob the first value, of an axis the tiles with the smallest product.
 
         Products are float64, because the product of a long axis's sizes exceeds an int64.
         """
@@ -72,7 +72,7 @@ class Coordinates:
     """
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """Take the K columns in which the programs differ from `base`, in the order of a vector's components."""
+        """Keep the K columns in which the programs differ from `base`, in the order of a vector's components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Number of values of every column, int64 [K]."""
@@ -80,7 +80,7 @@ class Coordinates:
         """Number of programs that the columns span, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """Return the columns with more than one value, except those that begin at an entry of the row listed in `fixed`."""
+        """Return the columns with more than one value, except those whose `first` entry is in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
@@ -88,7 +88,7 @@ class Coordinates:
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
-        """Return the programs of vectors int64 [N, K] as rows int32 [N, ROW]. They may be illegal."""
+        """Return the programs of the vectors int64 [N, K] as rows int32 [N, ROW]. They may be illegal."""
         rows = np.repeat(self.base[None], len(vectors), axis=0)
         for column, chosen in zip(self.columns, vectors.T, strict=True):
             rows[:, column.places] = column.values[chosen]
@@ -108,7 +108,7 @@ class Coordinates:
         return found if np.array_equal(self.rows(found[None])[0], row) else None
 
     def numbers(self, vectors: np.ndarray) -> np.ndarray:
-        """Return one number int64 [N] for each of N vectors [N, K], which are read as digits in mixed radix.
+        """Return the number of each of N vectors [N, K], which are read as digits in mixed radix, int64 [N].
 
         `size`, the number of all vectors, must fit in 64 bits.
         """
@@ -169,7 +169,7 @@ def usable_values(ints: np.ndarray, knob: int) -> list[int]:
 
 
 def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """Return rows [.., ROW] of the same programs at the outermost level of construction.
+    """Return the programs of `rows` as rows [.., ROW] whose outermost memory level is under construction.
 
     Such a row has a tile for every memory level.
     """

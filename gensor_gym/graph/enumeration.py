@@ -30,7 +30,7 @@ def count_schedules(ints: np.ndarray, sizes: np.ndarray) -> int:
 
 @compiled
 def _fill(base, at, total, places, offsets, values, ints, rows):  # noqa: ANN001, ANN202
-    """Write the legal programs from number `at` on into `rows`, until these are full. Return (rows filled, next number)."""
+    """Write the legal programs from number `at` on into `rows` until it is full. Return (number of rows filled, next number)."""
     filled = 0
     while at < total and filled < rows.shape[0]:
         row = rows[filled]

@@ -15,8 +15,8 @@ LARGEST_TILE = 1 << 20
 register file."""
 
 COMPACT_STATES = 2000
-"""Largest number of schedules of a task in space `compact`, and in `medium` without its knobs. Limits of the hardware are not
-considered in the count."""
+"""Largest number of schedules of a task in space `compact`, and in `medium` without its knobs. The count ignores the limits of
+the hardware."""
 
 
 @lru_cache(maxsize=4096)
@@ -84,9 +84,9 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Count the schedules of axes with the sizes `rungs`. Each axis takes one of its sizes for every level.
+    """Count the schedules of axes with the tile sizes `rungs`. Each axis takes one of its sizes for every level.
 
-    No size is smaller than that of the level before. Schedules are counted separately for constructions that have begun 1, 2, ..
-    or `levels` levels; the result is the sum.
+    No size is smaller than that of the level before. The result is the sum of the schedules with 1, 2, .. and `levels` levels
+    begun.
     """
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

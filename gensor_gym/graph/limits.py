@@ -53,7 +53,7 @@ WGMMA_REGISTERS = 240
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
 _NUM_OTHERS = np.array([len(places) for places in _OTHERS])
 _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
-"""Knobs that a kind of program does not use, as indices in a row. The first index is the value of knob tensor_core."""
+"""Knobs that a kind of program does not use, as indices in a row. The first index is the value of knob `tensor_core`."""
 
 
 @lean
@@ -76,7 +76,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
-    """Whether a program leaves every knob at its default that its kind (CUDA cores, mma.sync or wgmma) does not use."""
+    """Whether all knobs that a program's kind (CUDA cores, mma.sync or wgmma) does not use are at their default."""
     for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
         if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
             return False

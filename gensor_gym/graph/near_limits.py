@@ -1,6 +1,6 @@
 """Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-A fingerprint of a task, which shows changes of its rules, tests the rules with them. Almost no random combination of tiles is
+A task's fingerprint, which shows changes of the rules, tests the rules with them. Almost no random combination of tiles is
 close to one limit and within all others. So sizes are drawn axis by axis, each within a bound on their product: register tiles up
 to somewhat more elements than registers hold, outer tiles up to somewhat more threads than a block may have.
 """
@@ -15,7 +15,7 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
 """How many times larger than in the first program a register tile may be over the spatial axes. Every other pair of programs has
-half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
+half of this limit. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16."""
 POINTS = 16
 """How many times larger than in the first program a register tile may be over the reduce axes. More unrolled points would exceed
 the limit on code size."""
@@ -61,9 +61,9 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
-    """Return a random size of an axis that is a multiple of `below` and at most `most` times as large.
+    """Return a size of an axis that is a multiple of `below` and at most `most` times as large, chosen by `draw` in [0, 1).
 
-    If no size is, return `below`. `draw` in [0, 1) decides.
+    If no size is, return `below`.
     """
     count = 0
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):

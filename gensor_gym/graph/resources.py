@@ -73,7 +73,7 @@ MMA_CODE = 8
 def threads_of(row, ints):  # noqa: ANN001, ANN201
     """Return the number of threads of a GPU block.
 
-    One thread computes a register tile (with reduce_threads, several), with mma.sync a warp, with wgmma a warpgroup of 128
+    One thread computes a register tile (with `reduce_threads`, several), with mma.sync a warp, with wgmma a warpgroup of 128
     threads; one more warpgroup copies.
     """
     workers = workers_of(row, ints)
@@ -89,7 +89,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
     Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with random
     tiles, those with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points. On
     tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync, fragments of one
-    instruction's k (twice with register_buffer). NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
+    instruction's k (twice with `register_buffer`). NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
     tile = spatial_product(row, 0, ints)
     if row[TENSOR_CORE] == 2:
@@ -153,7 +153,7 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Return the bytes of operand B that one reduction step of a wgmma program copies, if B is read in place.
 
-    B is copied in panels of 128 bytes of columns. Every consumer warpgroup and every image has separate panels.
+    B is copied in panels of 128 bytes of columns. Every multiplying warpgroup and every image has separate panels.
     """
     own, together = 1, 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
@@ -168,7 +168,7 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Return the bytes of shared memory of a GPU block: all staged tiles, each rounded up to 16 bytes, once per stage.
 
-    With shared_layout = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
+    With `shared_layout` = 1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
     code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
     tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
     Pixels of a convolution with rearranged operands and columns of a transposed B are rows of k, like the rows of A. Two barriers

@@ -36,9 +36,9 @@ _PADDED = 1
 
 @lean
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Return the limits that one step of a knob may break, as the bits of an int.
+    """Return the limits that the next value of a knob may break, as the bits of an int.
 
-    The step is `raise` if `upwards`, else `lower`.
+    It is the value above if `upwards`, else the value below.
 
     On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
     affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only

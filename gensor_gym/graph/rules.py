@@ -270,7 +270,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the mask of `tile` and `inverse_tile` along an axis.
 
-    If no limit can be broken (`graph.risks`) and the base is itself a size, a smaller size exists and is not searched for.
+    If no limit can be broken (`graph.risks`) and `tile_base` is itself a size, a smaller size exists and is not searched for.
     """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
@@ -332,7 +332,7 @@ def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
 
 @lean
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
-    """Write the schedule after an action into `result`, and return whether the action is legal.
+    """Write the schedule that an action leads to into `result`, and return whether the action is legal.
 
     An illegal action leaves the schedule unchanged. `scratch` is not used.
     """
@@ -361,9 +361,9 @@ def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
 
 @compiled
 def transitions(rows, actions, ints, sizes, results, legal):  # noqa: ANN001, ANN201
-    """Write the schedule after one action per row into `results` int32 [B, ROW], and whether it was legal into `legal` bool [B].
+    """Write the schedule after one action per row into `results` int32 [B, ROW], and its legality into `legal` [B].
 
-    `actions` is int64 [B]. An illegal action leaves its schedule unchanged.
+    `actions` is int64 [B], `legal` bool. An illegal action leaves its schedule unchanged.
     """
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):

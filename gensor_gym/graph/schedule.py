@@ -15,7 +15,7 @@ from gensor_gym.rows.schedule import RowSchedule
 
 
 class Schedule(RowSchedule):
-    """A tensor program's schedule: an immutable, hashable row of numbers with the layout of `graph/tables/layout.py`.
+    """A tensor program's schedule: an immutable, hashable row of integers with the layout of `graph/tables/layout.py`.
 
     Schedules with equal rows are equal.
     """

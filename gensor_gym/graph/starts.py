@@ -1,7 +1,7 @@
 """Programs from which searches start: the unscheduled program and a small program of every other kind.
 
-Other kinds are programs with tensor cores on GPUs, and shifted products of convolutions with constant weights. A tensor-core
-program needs whole fragments. No single action leads there from the unscheduled program, and the actions on the way bring no gain
+The other kinds are programs with tensor cores on GPUs, and shifted products of convolutions with constant weights. A tensor-core
+program needs whole fragments. No single action leads to it from the unscheduled program, and the actions on the way bring no gain
 in latency that a walk could follow. Legal actions lead to each start (tested), so a walk from a start stays on the same graph.
 """
 

@@ -60,7 +60,7 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Return the index of the axis along which the vector registers of a CPU run.
 
-    With convolution = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
+    With `convolution` = 1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it
     is the innermost spatial axis. If an operand strides along that axis, or its extent is 1, a reduce axis is used instead, as in
     gemv and row sums. The reduce axis must be contiguous in every operand and must not index a dimension together with another
     axis, which excludes the few columns of a strided window. Without such an axis the innermost spatial axis remains.

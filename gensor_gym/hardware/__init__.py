@@ -39,7 +39,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str | Hardware) -> Hardware:
-    """Return the machine with a name, in upper or lower case; `host` is the CPU that Python runs on.
+    """Return the machine of this name, in upper or lower case; `host` is the CPU that Python runs on.
 
     A `Hardware` is returned unchanged. ValueError for a name that is in none of `names()`, `recorded_names()` and
     `measured_names()`.

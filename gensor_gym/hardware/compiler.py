@@ -112,7 +112,7 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Return the cache key of the program behind a command: path, size and time of change; empty if it may not be cached.
+    """Return the cache key of the program that a command runs: path, size and time of change; empty if it may not be cached.
 
     Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """
@@ -128,7 +128,7 @@ def _file(command: tuple[str, ...]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    """Return the first line of the answer to --version; empty if the command does not answer."""
+    """Return the first line of a compiler's answer to --version; empty if the command does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

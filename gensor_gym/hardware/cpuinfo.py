@@ -31,7 +31,7 @@ class CpuInfo:
     caches: tuple[int, int, int]
     """Bytes of the L1 data cache per core, of L2 per core, and of L3 in total."""
     described: tuple[bool, bool, bool]
-    """Whether the system described each of the three caches. The size of another is assumed."""
+    """Whether the system described each of the three caches. Sizes of the others are assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int
@@ -82,7 +82,7 @@ def forced_threads() -> int | None:
 def usable_cores() -> int:
     """Return the number of cores that a kernel may use.
 
-    It is $GENSOR_GYM_THREADS, else the physical cores in the affinity mask, at most the quota of the control group.
+    It is $GENSOR_GYM_THREADS if set, else the number of physical cores in the affinity mask, at most the control group's quota.
     """
     if forced := forced_threads():
         return forced
@@ -94,7 +94,7 @@ def usable_cores() -> int:
 
 
 def usable_time() -> float:
-    """Return how many CPU seconds this process may use per second: the number of its logical CPUs, at most its quota."""
+    """Return the CPU seconds that this process may use per second: the number of its logical CPUs, at most its quota."""
     quota = own_quota()
     return float(len(usable_cpus())) if quota is None else min(float(len(usable_cpus())), quota)
 

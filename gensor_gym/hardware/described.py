@@ -19,7 +19,7 @@ RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 MEASURED = Path(__file__).resolve().parents[1] / "data" / "measured"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
-"""Fields of `Hardware` that only the cost model reads; bandwidths, latencies and transactions of memory levels are such, too."""
+"""Fields of `Hardware` that only the cost model reads, as it alone reads bandwidths, latencies and transactions of memory."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
@@ -47,7 +47,7 @@ def from_json(text: str) -> Hardware:
 
 
 def _checked(described: Described) -> Described:
-    """Return the machine or memory level. ValueError if a figure has the wrong type or is negative."""
+    """Return the machine or memory level unchanged. ValueError if a figure has the wrong type or is negative."""
     for field in dataclasses.fields(described):
         value, kinds = getattr(described, field.name), _KINDS.get(str(field.type))
         wrong_type = kinds is not None and (not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool))
@@ -68,7 +68,7 @@ def differences(described: Hardware, hw: Hardware) -> list[str]:
 
 
 def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
-    """Return the figures of a machine by name (`memory.<level>.<field>` for levels). `limits_alone` leaves out the rates."""
+    """Return the figures of a machine by name (memory: `memory.<level>.<field>`). `limits_alone` leaves out the rates."""
     left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
     figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
     every = tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")

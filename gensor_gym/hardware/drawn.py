@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 Between = Callable[[float, float], float]
-"""Type of a function of the constants of two machines, which draws a constant for a machine between them."""
+"""Type of a function that draws a constant between those of two machines."""
 SPREAD = 0.25
 """Standard deviation of the natural logarithm of the random factor on each constant of a drawn machine."""
 

@@ -106,7 +106,7 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
 def _streamed(name: str, figures: dict[str, float]) -> float:
     """Return the bytes per second of a copy past the caches: the smaller of two measured rates.
 
-    They are the rate of the copy, and the rate of reading and then storing. The measured copy proceeds line by line, which hides
+    These are the rate of the copy, and the rate of reading and then storing. The measured copy proceeds line by line, which hides
     more of a store's time than in a kernel that stores in pieces.
     """
     apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]

@@ -81,7 +81,7 @@ class _Tensor:
     mma_share: float = 1.0
 
     def peaks(self) -> tuple[tuple[str, float], ...]:
-        """Operations per second by data type. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
+        """Return operations per second by data type. tf32x3 takes three tf32 products per product; Turing has no bfloat16."""
         types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
         if self.tf32 > 0:
             types["bfloat16"] = self.half

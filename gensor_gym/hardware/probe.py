@@ -33,10 +33,10 @@ HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
 PRIVATE = ("l1", "l2")
 """Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
-"""Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
-reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
+"""Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are
+those of reading each level, of copying (each byte counts once), of copying past the caches, and of storing past the caches."""
 QUIET = 0.9
-"""Share of the cores' time that the measuring program needs for its figures to be kept permanently."""
+"""Share of the cores' time that the measuring program must have for its figures to be kept permanently."""
 TRIES = 3
 """Maximum number of successive measurements. They end with the first quiet measurement."""
 RETRY = 600.0

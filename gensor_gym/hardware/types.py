@@ -1,4 +1,4 @@
-"""Constants of a machine for the rules and the analytic model, each with its source."""
+"""Constants of a machine that the graph's rules and the analytic model read, each with its source."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Hardware:
     mma_share: float = 1.0
     """Share of `tensor_peak` that mma.sync can reach; wgmma reaches all of it."""
     compilable: bool = True
-    """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
+    """False if the installed CUDA toolkit has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
     """Source of each figure, by field name (or `memory.<level>.<field>`)."""
 

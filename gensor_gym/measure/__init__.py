@@ -1,7 +1,7 @@
 """Measurement of schedules: backends, worker processes, verification, timing, stored trials, and the session of a search.
 
 The package can be called: `gensor_gym.measure(op, schedule, hw)` is `gensor_gym.measure.measure(op, schedule, hw)`. So the name
-works in the same way if the package was imported before the function.
+`gensor_gym.measure` works in the same way if the package was imported before the function.
 """
 
 from __future__ import annotations

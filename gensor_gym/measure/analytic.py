@@ -42,7 +42,7 @@ class AnalyticBackend:
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """Return the name of the hardware's model. For `host` it contains the digest of the measured rates."""
+        """Return the name of the hardware's analytic model. For `host` it contains the digest of the measured rates."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:

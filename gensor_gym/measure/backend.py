@@ -29,7 +29,7 @@ class Backend(Protocol):
 
     name: str
     stored: bool
-    """Whether results are timings of a machine, which a store keeps."""
+    """Whether results are timings of a machine, which belong in a store."""
 
     def device(self, hw: Hardware) -> str:
         """Return the name of the device that the times belong to, which is part of the key in the store."""
@@ -81,7 +81,7 @@ def together(
     """Measure schedules of several operators. Return one measurement for each (operator, schedule) of `asked`, in order.
 
     A backend that implements `Together` measures all at once, and does not sample programs that `patience` rules out as too slow.
-    Others measure one operator at a time.
+    Other backends measure one operator at a time.
     """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw, patience))
@@ -127,12 +127,12 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """Decorator that registers a class or function that makes a Backend without arguments; ValueError for a taken name."""
+    """Return a decorator for a class or function that makes a Backend without arguments. ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
 def register_model(name: str) -> Callable[[Made], Made]:
-    """Decorator that registers a model, a function of (graph, schedule) that returns seconds, as a backend.
+    """Return a decorator that registers a model, a function of (graph, schedule) that returns seconds, as a backend.
 
     No kernel runs. ValueError for a taken name.
     """

@@ -1,4 +1,4 @@
-"""Backends that run kernels: kernels are generated here; a pool compiles them, and its workers verify and time them."""
+"""Backends that run kernels: this process generates kernels; a pool compiles them, and its workers verify and time them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GPU_WARMUP = 30e-3
 
 
 class NativeBackend:
-    """Backend that generates kernels here, and lets a pool of processes compile, verify and time them."""
+    """Backend that generates kernels in this process, and lets a pool of processes compile, verify and time them."""
 
     stored = True
 
@@ -103,20 +103,21 @@ class NativeBackend:
         """Compile kernels in parallel on this machine. A kernel that fails gives a Measurement with the reason."""
         return self.local.compile(kernels)
 
-    def trial(self, built: Built | Measurement, hw: Hardware, timed: bool = True) -> Measurement:
+    def trial(self, built: Built | Measurement, hw: Hardware, **fields: Any) -> Measurement:
         """Verify and time one compiled kernel on this machine. If the worker dies, the measurement's status says how.
 
-        With `timed=False` it is verified on one set of inputs, and its time is the shorter of two calls (condition `UNTIMED`).
+        `fields` are fields of the `Trial` other than the default: with `timed=False` the kernel is verified on one set of inputs,
+        and its time is the shorter of two calls (condition `UNTIMED`).
         """
         if isinstance(built, Measurement):
             return built
-        trial = dataclasses.replace(self._trial(built.kernel, hw), timed=timed)
+        trial = dataclasses.replace(self._trial(built.kernel, hw), **fields)
         return self._judged(timed_by(self.local.workers[0], trial, built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """Correct the status of a measurement that is IMPLAUSIBLE only because this machine's measured rates are outdated.
+        """Return a measurement with status OK if it is IMPLAUSIBLE only because this machine's measured rates are outdated.
 
-        Return it with status OK in this case, else unchanged.
+        Any other measurement is returned unchanged.
         """
         if result.status is Status.IMPLAUSIBLE and result.samples and self.pool is self.local:
             if is_excused(op, hw, float(np.median(result.samples))):

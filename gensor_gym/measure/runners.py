@@ -1,4 +1,4 @@
-"""Runners: for each target the backend that times its kernels, and the reason if it is unavailable here.
+"""Runners: for each target (language of kernels) the backend that times its kernels, and the reason if it is unavailable here.
 
 `RUNNERS` has the names of `codegen.targets`. `devices/opened.py` has the devices of the backends' workers. Kernels of a target
 without a runner can only be generated and emulated.
@@ -26,7 +26,7 @@ class Runner(ABC):
     """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Return the reason why kernels for `hw` cannot run here; empty if they can. `hw=None` is any machine of the target."""
+        """Return the reason why kernels for `hw` cannot run here; empty if they can. None: for any machine of the target."""
         return ""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Arguments of a strategy: a task, a budget, and a session that measures, predicts, records trials and stops in time."""
+"""Arguments of a strategy: a task, a budget, and a session that measures, predicts, records trials and keeps the budget."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BudgetSpent(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """What a search tunes: an operator on a hardware, timed by a backend, with schedules of a space.
+    """Task of a search: an operator on a hardware, timed by a backend, with schedules of a space.
 
     `Task.of` also accepts texts.
     """
@@ -269,8 +269,8 @@ class SearchSession(Generic[Node]):
     def keep(self, schedule: Node, measurement: Measurement) -> None:
         """Mark a program in the store as the result of a search, so that `tuned` prefers it to faster trials.
 
-        Programs that earlier searches marked, and that this search measured too, have lost against it and are unmarked. The
-        budget in trials is recorded with the program, unless the seconds were spent first.
+        Programs that earlier searches marked, and that this search measured too, have lost against this program and are unmarked.
+        The budget in trials is recorded with the program, unless the seconds were spent first.
         """
         if self._store is None or not self.backend.stored:
             return
@@ -345,7 +345,7 @@ class Session(SearchSession[Schedule]):
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
 
     def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model. The graph calls it (`ConstructionGraph.charge`) for every caller.
+        """Charge evaluations of the model to the budget. The graph (`ConstructionGraph.charge`) does this for every caller.
 
         BudgetSpent if the budget allows fewer evaluations, or if its seconds are spent.
         """
@@ -361,7 +361,7 @@ class Session(SearchSession[Schedule]):
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
     """Wrap a bound method in a function that does nothing once the method's object is deleted.
 
-    It holds the object weakly; otherwise session and graph would keep each other alive.
+    The function holds the object weakly; otherwise session and graph would keep each other alive.
     """
     reference = weakref.WeakMethod(method)
 

@@ -50,7 +50,7 @@ class Layout:
     arena: Arena
     """Offsets of the values between kernels, and the size of their memory."""
     needed: int
-    """Lower bound on the size of any arena for these values, in bytes."""
+    """Lower bound on the size of any arena for the values between kernels, in bytes."""
     workspace_bytes: int
     """Bytes of a call's workspace: first the arena, then space for the kernels' own workspaces, the largest that any loop needs.
     """
@@ -61,7 +61,7 @@ class Layout:
 
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
-    """Lay out memory for a plan whose steps run these kernels. ValueError for an unknown mode of the arena."""
+    """Lay out memory for a plan whose steps run `kernels`. ValueError for an unknown mode of the arena."""
     network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}

@@ -81,7 +81,7 @@ class Piece:
     def step(self, network: Network) -> Step:
         """Return the computation of the piece's kernel, cached in the network.
 
-        ValueError if no kernel computes these nodes in the loop `anchor`.
+        ValueError if no kernel computes the piece's nodes in the loop `anchor`.
         """
         key = self.nodes, self.anchor
         if key not in network.known:
@@ -122,5 +122,5 @@ def implied(network: Network, nodes: Sequence[str]) -> str:
 
 
 def piece_of(network: Network, nodes: Sequence[str]) -> Piece:
-    """Make a piece of these nodes. Its anchor follows from the first node."""
+    """Make a piece of `nodes`. Its anchor follows from the first node."""
     return Piece(tuple(nodes), implied(network, nodes))

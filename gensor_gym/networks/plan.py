@@ -97,7 +97,7 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Make the plan with one operation of the module per piece.
+    """Make the plan with one operation of the torch module per piece.
 
     A product's kernel also computes the elementwise operations after it, as its epilogue.
     """

@@ -99,5 +99,5 @@ def axes_of(networks: Sequence[Network]) -> tuple[Axes, ...]:
 
 
 def shapes_text(shapes: Sequence[Shape]) -> str:
-    """Shapes as text."""
+    """Return shapes as text."""
     return ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)

@@ -34,7 +34,7 @@ class StampedNetwork:
     ) -> None:
         """Prepare the calls of all kernels. `plan` and `kernels` are those of `function`.
 
-        ValueError for `inputs` that do not fit it.
+        ValueError for `inputs` that do not fit the network.
         """
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
         """Outputs of the network, which are valid after all kernels have run in order."""

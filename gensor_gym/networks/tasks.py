@@ -53,7 +53,7 @@ def by_rows(
 ) -> Iterator[Schedule | GirSchedule]:
     """Yield legal schedules near `schedule` whose tasks, or consecutive tasks together, compute `rows` rows of the result.
 
-    `schedule` comes first if it does, then the others, the fastest by the model first.
+    `schedule` comes first if its tasks do. The others follow, the fastest by the model first.
     """
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule

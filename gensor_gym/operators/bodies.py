@@ -24,7 +24,7 @@ class Reduction:
     torch: str
     """Torch's name of the reduction."""
     identity: float
-    """Number that changes no result, with which accumulators start: 0 or an infinity, for integers the end of the range."""
+    """Number with which accumulators start and that changes no result: 0 or an infinity, for integers the end of the range."""
     infix: str = ""
     """The operator of C, such as `+`. Empty if the reduction chooses one of its arguments, which is exact in any order."""
     order: str = ""
@@ -74,7 +74,7 @@ class Body:
 
     @property
     def absorbs(self) -> bool:
-        """Whether the term is the reduction's identity as soon as one access is outside its tensor."""
+        """Whether the term is the reduction's identity if any access is outside its tensor."""
         return self.term in ("{0}", "{0} * {1}")
 
 
@@ -91,5 +91,5 @@ OBSERVED = ("multiply_add", "sum", "max", "map")
 
 
 def limited(value: float, dtype: str) -> float:
-    """Return the number itself, or for int8 the nearest number in -128..127."""
+    """Return `value` itself, or for int8 the nearest number in -128..127."""
     return min(max(value, -128.0), 127.0) if dtype == "int8" else value

@@ -1,4 +1,4 @@
-"""Interface of what a kernel computes, as compiling, verifying, timing and calling see it: one loop nest or a dataflow graph."""
+"""Interface of a kernel's computation, one loop nest or a dataflow graph, for compiling, verifying, timing and calling."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gensor_gym.operators.loops import Tensor
 class Computation(Protocol):
     """Interface that operators and fused operators (`dataflow.Dataflow`) share.
 
-    They are hashable, and equal ones compute the same.
+    Both are hashable, and equal ones compute the same.
     """
 
     def __hash__(self) -> int:
-        """Hash of the computation."""
+        """Return the hash of the computation."""
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -31,7 +31,7 @@ class Computation(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Data type of the arithmetic, such as `float32`. A machine's peak rates are given by it."""
+        """Data type of the arithmetic, such as `float32`, which selects a machine's peak rate."""
 
     @property
     def flops(self) -> int:

@@ -21,12 +21,12 @@ STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
 """Names of the epilogue stages: addend per channel, two functions, factor per channel, addend of the output's shape, clipping to
 0 .. 6. relu6 is from Howard et al., arXiv 1704.04861."""
 ALONE = ("relu", "gelu", "relu6")
-"""Stages without an operand."""
+"""Names of the epilogue stages without an operand."""
 
 DEQUANTIZE, QUANTIZE, RESIDUAL_INT8 = "dequantize", "quantize", "residual_int8"
 PER_CHANNEL = ("bias", "scale", DEQUANTIZE, QUANTIZE)
 INTEGER_STAGES = ("bias", "relu", "residual", DEQUANTIZE)
-"""Stages of int32 elements."""
+"""Names of the epilogue stages that accept int32 elements."""
 DEQUANTIZED_STAGES = (*STAGES, RESIDUAL_INT8, QUANTIZE)
 """Names of the epilogue stages that accept float32 elements after `dequantize`. `residual_int8` adds int8 numbers of the output's
 shape."""
@@ -54,7 +54,7 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
 
 
 def accepted_stages(op: Loops) -> tuple[str, ...]:
-    """Return the names of the epilogue stages that may be appended to an operator with its present stages."""
+    """Return the names of the epilogue stages that may be appended to an operator after its existing stages."""
     if op.dtype != "int8":
         return STAGES
     return INTEGER_STAGES if op.output.dtype == op.accumulator else DEQUANTIZED_STAGES if op.output.dtype == "float32" else ()

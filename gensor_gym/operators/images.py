@@ -27,27 +27,27 @@ def matrix_order(op: Loops) -> str:
 
 
 def names_orders(op: Loops) -> bool:
-    """Whether an operator is written with an order of dimensions other than the usual one."""
+    """Whether an operator's text names an order of dimensions other than the usual one."""
     return not {"image", "weights", "result"}.isdisjoint(dict(op.arguments))
 
 
 def permutation(order: str, of: str) -> tuple[int, ...]:
     """Return the argument of `transpose` that changes the order of dimensions `of` into `order`.
 
-    It has for each dimension in `order` its index in `of`.
+    The argument has for each dimension in `order` its index in `of`.
     """
     return tuple(of.index(letter) for letter in order)
 
 
 def in_order(array: Arrays, order: str, of: str) -> Arrays:
-    """Return a view of an array with its dimensions in the order `order`. `of` is their present order."""
+    """Return a view of an array with its dimensions in the order `order`. `of` is their current order."""
     return array if order == of else (getattr(array, "permute", None) or array.transpose)(permutation(order, of))
 
 
 def options(op: Loops, **defaults: int) -> dict[str, Any]:
-    """Return the named arguments of an operator, as {name: value}.
+    """Return the arguments of an operator that `defaults` names, as {name: value}.
 
-    `defaults` gives the names, and the values of arguments that the operator's text leaves out.
+    `defaults` has the values of arguments that the operator's text leaves out.
     """
     given = dict(op.arguments)
     return {name: given.get(name, default) for name, default in defaults.items()}

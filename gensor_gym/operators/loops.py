@@ -39,7 +39,7 @@ of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which ha
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types only for operators with products. tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands."""
+"""Data types for operators with products only. tf32 and tf32x3 define how products round; float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Access:
-    """Which element of a tensor each point of the loops reads or writes: an affine index for every dimension.
+    """The element of a tensor that each point of the loops reads or writes, as an affine index for every dimension.
 
     The index is `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`. `view` is the shape that the index addresses. It has
     as many elements as `tensor.shape` and equals it unless dimensions were collapsed (`elementwise`). Coefficients are never
@@ -95,11 +95,11 @@ class Access:
         return any(low < 0 or high >= size for (low, high), size in zip(spans, self.view, strict=True))
 
     def strides(self) -> tuple[int, ...]:
-        """Distance of neighbouring elements along each dimension of the view, in elements."""
+        """Return the distance of neighbouring elements along each dimension of the view, in elements."""
         return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
 
     def axis_strides(self) -> tuple[int, ...]:
-        """Distance in memory, in elements, between the accesses of neighbouring points along each axis."""
+        """Return the distance in memory, in elements, between the accesses of neighbouring points along each axis."""
         strides = self.strides()
         axes = range(len(self.coefficients[0]))
         return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)
@@ -178,7 +178,7 @@ class Loops:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Empty, because no input of an operator contains row indices of a table."""
+        """Limits of inputs with row indices of a table, by name: empty, because an operator has no such input."""
         return {}
 
     @property
@@ -237,7 +237,7 @@ class Loops:
         return self.flops / self.compulsory_bytes
 
     def __str__(self) -> str:
-        """Text that `operators.parse` reads: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`, or `frozen gemm(..)`."""
+        """Return text that `operators.parse` reads: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`, or `frozen gemm(..)`."""
         shown = [(key, f'"{value}"' if isinstance(value, str) else repr(value)) for key, value in self.arguments]
         words = [f"{key}={value}" for key, value in shown]
         prefix = FROZEN if self.frozen else ""
@@ -252,7 +252,7 @@ def touched(access: Access, extents: tuple[int, ...]) -> int:
 def _touched_along(access: Access, dimension: int, extents: tuple[int, ...]) -> int:
     """Return how many distinct indices inside the view the loops use along one dimension.
 
-    They are a sum of strided ranges, enumerated range by range.
+    The indices are a sum of strided ranges, enumerated range by range.
     """
     size = access.view[dimension]
     terms = [(c, n) for c, n in zip(access.coefficients[dimension], extents, strict=True) if c > 0 and n > 1]

@@ -1,7 +1,7 @@
 """Reference outputs of operators, computed in float64 with NumPy.
 
-Each is computed from a definition that does not use the operator's accesses, or from the accesses. Tests compare both to find
-wrong accesses.
+An output is computed from a definition that does not use the operator's accesses, or from the accesses. Tests compare both to
+find wrong accesses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the operators that a text, an id, a table, a part of a split or a list of these names."""
+"""Finds operators by their text, id or table, by a part of a split, or by a list of these."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def has_window(op: Loops) -> bool:
 
 
 Places = tuple[int, ...]
-"""Type of a tuple with the index in memory of each of four dimensions, which are in the usual order."""
+"""Type of a tuple with the place in memory of each of four dimensions, listed in the usual order."""
 
 
 def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
@@ -24,8 +24,8 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 
     The result has three tuples: indices of the image's (n, c, h, w), the filters' (k, c, r, s) and the output's (n, k, p, q). An
     operator is a convolution here if one axis of the output and one axis of the window index the image's rows, and two such axes
-    its columns, and every other index is a single axis, or one with an axis of groups. A depthwise convolution is not one,
-    because its channels are not summed.
+    its columns, and every other index is a single axis, or one with an axis of groups. A depthwise convolution does not
+    count, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return None

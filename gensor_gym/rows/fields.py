@@ -30,7 +30,7 @@ class FieldAction:
     target: str = ""
 
     def __str__(self) -> str:
-        """Text such as `raise block`."""
+        """Return text such as `raise block`."""
         return f"{self.primitive} {self.target}".strip()
 
 

@@ -47,7 +47,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], legality of the actions bool [B])."""
 
     @abstractmethod
     def latencies(self, rows: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ class RowGraph(ABC, Generic[Node]):
         return bool(self.fits(schedule.row[None])[0])
 
     def is_legal_once(self, schedule: Node) -> bool:
-        """Return the same as `is_legal`, without compiling anything. For a process that asks once."""
+        """Return whether a schedule is legal, like `is_legal`, without compiling anything. For a process that asks once."""
         return self.is_legal(schedule)
 
     def action_mask(self, schedule: Node) -> np.ndarray:

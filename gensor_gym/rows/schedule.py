@@ -28,7 +28,7 @@ class RowSchedule(ABC):
         raise AttributeError("a schedule cannot be changed; an action returns a new one")
 
     def __reduce__(self) -> tuple[type[RowSchedule], tuple[np.ndarray]]:
-        """Pickle as the row."""
+        """Return class and row, from which pickle rebuilds the schedule."""
         return type(self), (np.array(self.row),)
 
     @property
@@ -41,7 +41,7 @@ class RowSchedule(ABC):
         return type(other) is type(self) and self.key == other.key
 
     def __hash__(self) -> int:
-        """Hash of `key`."""
+        """Return the hash of `key`."""
         return hash(self.key)
 
     @classmethod

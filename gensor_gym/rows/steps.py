@@ -54,7 +54,7 @@ class StepGraph(RowGraph[Node]):
         return legal
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], whether it was legal bool [B])."""
+        """Take one action at each legal row, and return (resulting rows int32 [B, ROW], legality of the actions bool [B])."""
         after = self.applied(rows)[np.arange(len(rows)), actions]
         legal: np.ndarray = np.any(after != rows, axis=1)
         legal[legal] = self.may_follow(rows[legal], after[legal])
@@ -96,5 +96,5 @@ class StepGraph(RowGraph[Node]):
 
     @cached_property
     def _met(self) -> dict[bytes, np.ndarray]:
-        """Legal actions of the schedules met so far, by the bytes of the row."""
+        """Legal actions of the schedules met so far, by the bytes of a schedule's row."""
         return {}

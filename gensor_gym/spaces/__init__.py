@@ -1,7 +1,7 @@
 """Tuning spaces that other tuners recorded: reading and writing their files, moving through a space, and searching it.
 
-A *tuning space* is a table: parameters, and the tried configurations with their results. The `recorded` backend is something
-else: it has timings of this project's schedules.
+A *tuning space* is a table: parameters, and the tried configurations with their results. The `recorded` backend is different:
+it has timings of this project's schedules.
 """
 
 from gensor_gym.spaces.compact import compacted

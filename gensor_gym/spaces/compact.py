@@ -13,7 +13,7 @@ DIGITS = 5
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
-    """Return the space without raw samples, costs and other content of its file, so that it can be saved in few bytes.
+    """Return a space without raw samples, costs and other content of its file, so that it can be saved in few bytes.
 
     The reported time becomes the median. Failures keep only the kinds that a cache file distinguishes. Without samples only equal
     times are ties, and a trial costs one run. ValueError if two configurations have the same key.

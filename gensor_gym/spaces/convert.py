@@ -24,7 +24,7 @@ PHASES = {
     "verification_time": "validation",
     "times": "runtimes",
 }
-"""Name of a time in a cache's record -> its name in a T4 result."""
+"""Name of a time in a Kernel Tuner cache's record -> its name in a T4 result."""
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 

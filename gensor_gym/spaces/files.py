@@ -104,7 +104,7 @@ def _parse(text: str, source: str) -> Any:
 
 
 def _format_of(document: Any, source: str) -> str:
-    """Name of a document's format. ValueError names the keys that distinguish the formats."""
+    """Return the name of a document's format. ValueError names the keys that distinguish the formats."""
     if isinstance(document, dict) and "cache" in document:
         return kernel_tuner.NAME
     if isinstance(document, dict) and "results" in document:

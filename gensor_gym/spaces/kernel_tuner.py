@@ -22,7 +22,7 @@ FAILURES = {
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
     "ErrorConfig": Status.LAUNCH_ERROR,
 }
-"""Text in place of a failed configuration's time, or under `__error__` -> its status."""
+"""Text that a cache has in place of a failed configuration's time, or under `__error__` -> status of the configuration."""
 OLD_FAILURE = 1e20
 """The time that old versions of Kernel Tuner give a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")

@@ -10,7 +10,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps that an episode has beyond the steps of a path there and back. Episodes of `Construct-v0` have the same constant."""
+"""Steps that an episode has beyond those of a path there and back. Episodes of `Construct-v0` have the same constant."""
 
 
 class Moves:
@@ -57,7 +57,7 @@ class Moves:
         self.table[high[same], column + 1] = low[same]
 
     def _explore(self) -> tuple[np.ndarray, int]:
-        """Return (connected part of each configuration, most steps from a part's first configuration to another in it)."""
+        """Return (connected part of each configuration, most steps from the first configuration of a part to another in it)."""
         parts = np.full(len(self.space), -1, dtype=np.int32)
         count, reach = 0, 0
         for start in range(len(self.space)):

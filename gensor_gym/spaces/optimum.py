@@ -1,4 +1,4 @@
-"""The optimum of a recorded space, which is a set: the best configuration and those statistically tied with it."""
+"""The optimum of a recorded space as a set: the best configuration and those statistically tied with it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class TuningGraph:
     """
 
     def __init__(self, space: TuningSpace) -> None:
-        """Take the actions of the space, which all graphs of the space share."""
+        """Take the actions of the space (`moves_of`), which all its graphs share."""
         self.space = space
         self.moves = moves_of(space)
 
@@ -91,12 +91,12 @@ class TuningBackend:
     stored = False
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
-        """Choose which recorded time is returned: `timing` is a name in `TIMINGS`. ValueError for any other."""
+        """Choose which recorded time is returned: `timing` is one of `TIMINGS`. ValueError for any other."""
         self.space, self.timing = space, timing
         self._seconds = space.seconds(timing)
 
     def device(self, hw: object) -> str:
-        """Name of the device on which the space was recorded."""
+        """Return the name of the device on which the space was recorded."""
         return self.space.device
 
     def digest(self, op: object, schedule: Configuration, hw: object) -> str:

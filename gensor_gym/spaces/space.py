@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """One configuration as a reader found it in a file. Times are seconds; `where` says which entry of the file it is."""
+    """One configuration as read from a file. Times are in seconds; `where` says which entry of the file it is."""
 
     where: str
     values: Mapping[str, Value]
@@ -130,7 +130,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Return the index of a configuration, None if it is not recorded. An omitted parameter has its least value."""
+        """Return the index of a configuration, None if it is not recorded. An omitted parameter counts as its smallest value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())

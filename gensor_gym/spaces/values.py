@@ -15,7 +15,7 @@ PER_SECOND = {
     "us": 1e6, "microsecond": 1e6, "microseconds": 1e6,
     "ns": 1e9, "nanosecond": 1e9, "nanoseconds": 1e9,
 }  # fmt: skip
-"""Name of a unit of time -> how many are in a second. Published T4 files say "miliseconds"."""
+"""Name of a unit of time -> number of these units in a second. Published T4 files say "miliseconds"."""
 
 
 def per_second(unit: object, where: str) -> float:

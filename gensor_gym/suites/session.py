@@ -1,4 +1,4 @@
-"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of its part of the suite.
+"""Search sessions of a suite. They end a search that finds no new programs, and enforce the rules of a part of the suite.
 
 Such a part (a track) may allow only recorded programs, forbid the analytic model, or count steps of training.
 """

@@ -123,7 +123,7 @@ class Track:
         """Let an agent search every task with every seed, and yield each `result` when its search ends.
 
         BudgetSpent ends a search. ValueError for an invalid agent or invalid seeds. A process that the agent forked ends when the
-        agent returns in it.
+        agent returns in that process.
         """
         if not callable(agent):
             raise ValueError(f"agent {agent!r}: expected a function of (session, random numbers)")
@@ -150,9 +150,10 @@ class Track:
     def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
         """Return the result of a search: its task, the budget spent, the best program, and the regret after each trial.
 
-        `curve` is that regret. `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the end
-        of each trial; `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget. Without a
-        program regret is infinite and `schedule` None. `learning` is a learning curve, None for a search without training.
+        `curve` has these regrets. `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the
+        end of each trial; `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget.
+        Without a program regret is infinite and `schedule` None. `learning` is a learning curve, None for a search without
+        training.
         """
         seconds = np.array([row.seconds for row in session.trace] or [math.inf])
         curve = [task.regret(float(value)) for value in np.minimum.accumulate(seconds)]
@@ -188,7 +189,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        """Start to count now. Setting `begin` moves the start."""
+        """Start counting now. Setting `begin` moves the start."""
         self.begin = time.process_time()
         self.seconds: list[float] = []
 

@@ -250,16 +250,6 @@ def test_the_analytic_model_is_not_asked_and_a_space_ends() -> None:
     assert 0.9 * everything <= session.trials <= everything
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
-def test_a_seed_decides_the_search_in_the_extended_space(machine: str) -> None:
-    found = [
-        optimize(OPERATORS[2], machine, AnsorSmall(population=128), trials=24, seed=4, backend="analytic").trace for _ in range(2)
-    ]
-    assert [row.schedule for row in found[0]] == [row.schedule for row in found[1]]
-    assert len(found[0]) == 24
-
-
 def test_numbers_that_mean_nothing_are_named() -> None:
     for wrong in ({"batch": 0}, {"epsilon": 2.0}, {"max_innermost": 0}, {"tuning": "luck"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -1,18 +1,34 @@
-"""Feasible choices: those of a legal program are among them, and draws are kept to them."""
+"""Policies of columns on machines and units: what they write is feasible."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.cli.arguments import compose
+from agents.columns.choices import Choices
+from agents.columns.demonstrations import WITHIN
+from agents.columns.feasible import Feasible
+from agents.columns.given import Given
+from agents.columns.learner import ColumnLearner
+from agents.columns.network import ColumnNetwork
+from agents.columns.policy import Memory, load_columns, write
+from agents.training import columns as training
+from agents.training.train import settings_of, write_card
+from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.writing.env import WriteEnv
+from gensor_gym.env.writing.keeping import Room
+from gensor_gym.graph.tables.layout import TENSOR_CORE
+from gensor_gym.hardware.drawn import drawn
+from tests.support.thorough import thorough_but
+
 torch = pytest.importorskip("torch")
 
-from agents.columns.choices import Choices  # noqa: E402
-from agents.columns.feasible import Feasible  # noqa: E402
-from agents.columns.network import ColumnNetwork  # noqa: E402
-from agents.columns.policy import Memory, write  # noqa: E402
-from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from tests.support.thorough import thorough_but  # noqa: E402
 
 LARGE = "conv2d(n=64, c=128, h=28, w=28, k=128, r=3, s=3, padding=1)"
 TASKS = [
@@ -97,3 +113,137 @@ def test_a_policy_whose_draws_hardly_ever_fit_writes_programs_all_the_same() -> 
     assert choices.graph.fits(choices.rows(chosen)).mean() < 0.02
     rows = write(net, choices, 100, Memory(1.0), np.random.default_rng(0))
     assert len(np.unique(rows, axis=0)) == 100 and choices.graph.fits(rows).all()
+
+
+GEMM = "gemm(m=96, n=80, k=64)"
+SETTINGS: dict[str, Any] = {
+    "name": "columns", "width": 8, "tasks": 2, "programs": 8, "best": 0.25, "learning_rate": 0.01,
+    "final_learning_rate": 0.001, "entropy": 0.01, "final_entropy": 0.0, "machines": ["h200", "a100"],
+}  # fmt: skip
+
+
+def chances(net: ColumnNetwork, machine: Any) -> float:
+    """Logarithm of the chance of the first choices."""
+    choices = Choices(ConstructionGraph(GEMM, machine, "gensor"))
+    return float(net(choices, np.zeros((1, len(choices.counts))))[1][0].detach())
+
+
+def test_what_is_chosen_depends_on_the_machine_only_where_it_is_seen() -> None:
+    near = hardware.get("h200")
+    other = drawn([near], np.random.default_rng(0))  # the same limits, so the same columns
+    torch.manual_seed(0)
+    blind, seeing = ColumnNetwork(8), ColumnNetwork(8, machine=True)
+    assert chances(blind, near) == chances(blind, other) and chances(seeing, near) != chances(seeing, other)
+
+
+def test_it_learns_on_a_machine_for_every_operator_and_seconds_are_those_of_the_machine() -> None:
+    rng = np.random.default_rng(0)
+    machines = [drawn([hardware.get("h200"), hardware.get("a100")], rng, f"drawn_{i}") for i in range(3)]
+    learner = ColumnLearner(SETTINGS, [ConstructionGraph(GEMM, machine, "gensor") for machine in machines], 160, 0)
+    before = [part.clone() for part in learner.network.parameters()]
+    for _ in range(3):
+        assert 0.0 < learner.advance() < 8.0
+    assert any((old != new).any() for old, new in zip(before, learner.network.parameters(), strict=True))
+    for choices in learner.choices:
+        chosen = np.zeros((8, len(choices.counts)), dtype=np.int64)
+        assert learner.seconds(choices, chosen)[0] == choices.graph.latencies(choices.rows(chosen))[0]
+
+
+@pytest.mark.thorough
+def test_a_training_says_so_in_its_card_and_its_policy_is_read_with_it(tmp_path: Path) -> None:
+    words = ["agent=columns", "+agent.machines=[h200,a100]", "agent.width=8", "agent.programs=4", "steps=64", "env.hardware=h200"]
+    words += ["env.space=gensor", f"operators='{GEMM}'", "wandb.mode=disabled", f"output={tmp_path}", "agent.tasks=2"]
+    config = settings_of(compose(words, "train"))
+    from rich.console import Console
+
+    learner, seconds, _ = training.learn(config, tmp_path, Console(quiet=True))
+    write_card(config, tmp_path, seconds, learner.num_timesteps)
+    assert [choices.graph.hardware.name for choices in learner.choices] == ["drawn_0"]
+    assert json.loads((tmp_path / "card.json").read_text())["config"]["agent"]["machines"] == ["h200", "a100"]
+    assert load_columns(str(tmp_path)).machine
+
+
+HALF = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
+
+
+def choices_of(operator: str = HALF) -> Choices:
+    return Choices(ConstructionGraph(operator, "h100", "extended"))
+
+
+def network(masked: bool) -> ColumnNetwork:
+    torch.manual_seed(0)
+    return ColumnNetwork(8, masked=masked)
+
+
+def test_the_unit_is_the_first_that_is_written() -> None:
+    assert choices_of().columns[0].first == TENSOR_CORE
+
+
+def test_draws_kept_to_feasible_choices_are_legal_tensor_core_programs() -> None:
+    """Of an untrained policy: hardly any draw is legal at all otherwise."""
+    choices, rng = choices_of(), np.random.default_rng(0)
+    draws = rng.random((128, len(choices.counts)))
+    with torch.no_grad():
+        free, kept = (choices.rows(network(True)(choices, draws, 1.0, s)[0]) for s in (None, Feasible(choices, rng)))
+    assert choices.graph.fits(free).mean() < 0.05
+    legal = choices.graph.fits(kept)
+    assert legal.mean() > 0.5 and (legal & (kept[:, TENSOR_CORE] > 0)).mean() > 0.3
+
+
+def test_a_search_with_a_policy_that_learned_so_keeps_to_them_from_the_first_program() -> None:
+    choices, memory = choices_of(), Memory(1.0)
+    rows = write(network(True), choices, 10, memory, np.random.default_rng(0))
+    assert memory.narrow and len(rows) == 10 and choices.graph.fits(rows).all()
+    memory = Memory(1.0)
+    write(network(False), choices_of("gemm(m=96, n=80, k=64)"), 0, memory, np.random.default_rng(0))
+    assert not memory.narrow
+
+
+def test_open_options_are_those_that_the_environment_masks() -> None:
+    choices, rng = choices_of(), np.random.default_rng(0)
+    room, env = Room(choices.graph), WriteEnv(HALF, "h100", "analytic", "extended", choices="columns")
+    _, info = env.reset(seed=0)
+    chosen = np.full((1, len(choices.counts)), -1)
+    feasible = Feasible(choices, rng)
+    for place, count in enumerate(choices.counts.tolist()):
+        np.testing.assert_array_equal(feasible.open_choices(chosen, place)[0], info["action_mask"][:count] > 0)
+        chosen[0, place] = rng.choice(np.flatnonzero(info["action_mask"]))
+        assert feasible.is_feasible(chosen)[0]
+        info = env.step(int(chosen[0, place]))[-1]
+    assert np.isfinite(info["runtime_s"]) and room.kept(choices.rows(chosen), len(choices.counts) - 1)[0]
+
+
+def test_the_surest_is_the_most_probable_feasible_choice() -> None:
+    choices = choices_of()
+    feasible = Feasible(choices, np.random.default_rng(0), surest=True)
+    chosen = np.full((1, len(choices.counts)), -1)
+    chosen[0, 0] = 2  # wgmma
+    open_ones = feasible.open_choices(chosen, 1)[0]
+    chances = np.linspace(1.0, 2.0, len(open_ones))[None]
+    closed = np.flatnonzero(~open_ones)
+    if len(closed):
+        found = feasible.kept(chosen, 1, closed[:1], chances)
+        assert found[0] == np.flatnonzero(open_ones)[-1]
+    assert feasible.kept(chosen, 1, np.flatnonzero(open_ones)[:1], chances)[0] == np.flatnonzero(open_ones)[0]
+
+
+def test_programs_that_are_given_stay_and_the_others_are_kept_feasible() -> None:
+    choices, rng = choices_of(), np.random.default_rng(0)
+    known = np.zeros((2, len(choices.counts)), dtype=np.int64)
+    with torch.no_grad():
+        chosen, _, _ = network(True)(choices, rng.random((64, len(choices.counts))), 1.0, Given(known, Feasible(choices, rng)))
+    np.testing.assert_array_equal(chosen[:2], known)
+    assert choices.graph.fits(choices.rows(chosen[2:])).mean() > 0.5
+
+
+def test_demonstrations_are_fast_legal_programs_and_found_once(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    from agents.columns import demonstrations
+
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    monkeypatch.setattr(demonstrations, "_known", {})
+    choices = choices_of('gemm(m=128, n=128, k=128, dtype="float16")')
+    seconds = choices.graph.latencies(choices.rows(found := demonstrations.demonstrated(choices)))
+    assert len(found) and (seconds <= WITHIN * seconds.min()).all()
+    monkeypatch.setattr(demonstrations, "_known", {})
+    monkeypatch.setattr(demonstrations, "_found", None)
+    np.testing.assert_array_equal(demonstrations.demonstrated(choices), found)

@@ -1,26 +1,39 @@
-"""A correction learned from measurements ranks kernels of operators that it has not seen; a strategy uses it."""
+"""Learned models of time: what they learn from, walks that they guide, and searches in turn with a policy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from agents import get_strategy
+from agents.core.ranking import Construction
+from agents.gensor import walk
+from agents.gensor.guided_walks import guided_walks
+from agents.gensor.markov import MarkovExtended
+from agents.hybrids import in_turn
 from agents.hybrids.adapted import SHIPPED
+from agents.hybrids.corrected import Corrected
 from agents.hybrids.correction import Correction, centred, load_correction
 from agents.hybrids.program_features import features_of
+from agents.policies.card import checked_card
 from agents.runs.jobs import _training_seconds as training_seconds
 from agents.training.learn_correction import Observed, elsewhere, fitted, learn, observations, rank_correlation, regrets
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.foreign import read_json
-from gensor_gym.graph.knobs import KNOB_INDEX
+from gensor_gym.graph.actions import CACHE, UNCACHE
+from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE
+from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records import measured
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 
 UNROLL = KNOB + KNOB_INDEX["unroll"]
 MACHINE = "zen5_1c"
@@ -136,3 +149,178 @@ def test_means_of_operators_are_taken_away() -> None:
     assert np.diff(fitted.log_ratio(features) + features[:, 0])[0] > 0.5
     assert rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 9.0])) == pytest.approx(1.0)
     assert rank_correlation(np.ones(3), np.arange(3.0)) == 0.0
+
+
+GRAPH = ConstructionGraph("gemm(m=48, n=64, k=40)", "cascade_lake", "extended")
+
+
+def greedy(row: np.ndarray, options: np.ndarray, steps: int) -> float:
+    """Least seconds that a walk sees which always takes the primitive of the largest benefit, by the analytic model."""
+    least, at_level, ints, floats = np.inf, 0, GRAPH.tables.ints, GRAPH.tables.floats
+    for _ in range(steps):
+        actions = np.flatnonzero(GRAPH.action_masks(row[None])[0])[1:]
+        results, _ = GRAPH.transitions(np.repeat(row[None], len(actions), axis=0), actions)
+        now, after = GRAPH.latencies(row[None])[0], GRAPH.latencies(results)
+        least = min(least, after.min())
+        gains = [
+            walk.log_benefit(a, now, t, row, result, at_level, ints, floats, options)
+            for a, t, result in zip(actions, after, results, strict=True)
+        ]
+        best = int(np.argmax(gains))
+        row, at_level = results[best], 0 if actions[best] in (CACHE, UNCACHE) else at_level + 1
+    return float(least)
+
+
+def test_cold_walks_take_the_largest_benefit() -> None:
+    options = MarkovExtended().options(12, 1e-4)
+    options[walk.FINISH] = 1e-4
+    start = GRAPH.initial().row
+    rows, seconds = guided_walks(GRAPH, start[None], GRAPH.latencies, options, np.random.default_rng(0))
+    assert seconds.min() == greedy(start, options, 12) < 0.1 * GRAPH.latency(GRAPH.initial())
+    np.testing.assert_array_equal(seconds, GRAPH.latencies(np.ascontiguousarray(rows)))
+
+
+def test_walks_do_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions, plain = set[int](), ConstructionGraph.transitions
+
+    def spied(graph: ConstructionGraph, rows: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        actions.update(action.tolist())
+        return plain(graph, rows, action)
+
+    monkeypatch.setattr(ConstructionGraph, "transitions", spied)
+    start = GRAPH.initial().row
+    guided_walks(GRAPH, start[None], GRAPH.latencies, MarkovExtended().options(2, 0.5), np.random.default_rng(0))
+    assert set(np.flatnonzero(GRAPH.action_masks(start[None])[0])[1:]) <= actions and 0 not in actions
+
+
+def test_another_model_leads_elsewhere() -> None:
+    """A model that likes large register tiles is followed there."""
+    options, starts = MarkovExtended().options(24, 0.5), np.repeat(GRAPH.initial().row[None], 6, axis=0)
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        return 1.0 / rows[:, :8].astype(float).prod(axis=1)
+
+    found = [guided_walks(GRAPH, starts, of, options, np.random.default_rng(1)) for of in (predict, GRAPH.latencies)]
+    for rows, _ in found:
+        assert GRAPH.fits(np.ascontiguousarray(rows)).all() and len({row.tobytes() for row in rows}) == len(rows)
+    largest = [1.0 / predict(rows).min() for rows, _ in found]
+    assert largest[0] > largest[1]
+
+
+@pytest.mark.parametrize("settings", [{"walkers": 3, "steps": 6}, {"refined": 2, "descents": 2}])
+def test_a_learned_model_of_time_goes_beyond_what_the_search_proposed(settings: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model here knows one thing: unrolling is bad."""
+    strategy = get_strategy("corrected", proposer="greedy", correction="made up", **settings)
+    monkeypatch.setattr(type(strategy), "predict", lambda _, graph, rows: graph.latencies(rows) * (1.0 + rows[:, UNROLL]))
+    plain = get_strategy("corrected", proposer="greedy").construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
+    before = GRAPH.evaluations
+    found = strategy.construct(GRAPH, np.random.default_rng(0))  # type: ignore[attr-defined]
+    assert found.evaluations == GRAPH.evaluations - before > plain.evaluations
+    assert set(plain.schedules) < set(found.schedules) and list(found.latencies) == sorted(found.latencies)
+    assert all(GRAPH.is_legal(schedule) for schedule in found.schedules)
+
+
+OP, MACHINE_TURN = "gemm(m=64, n=48, k=40)", "cascade_lake"
+
+
+def proposals(count: int, seed: int) -> Construction:
+    graph = ConstructionGraph(OP, MACHINE_TURN, "extended")
+    rng = np.random.default_rng(seed)
+    found = {schedule: graph.latency(schedule) for schedule in (graph.random_schedule(rng) for _ in range(count))}
+    order = sorted(found, key=found.__getitem__)
+    return Construction(tuple(order), tuple(found[one] for one in order), 10 * seed, 100 * seed, float(seed))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Settings of the constructions in order; the policy's programs are those of seed 1, the traverser's of seed 2."""
+    found: list[dict[str, Any]] = []
+
+    def construct(self: Corrected, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
+        found.append(vars(self))
+        return proposals(6, 1 if self.proposer == "columns" else 2)
+
+    monkeypatch.setattr(Corrected, "construct", construct)
+    monkeypatch.setattr(Corrected, "predict", lambda self, graph, rows: graph.latencies(rows))
+    return found
+
+
+def test_both_are_asked_with_their_settings(asked: list[dict[str, Any]]) -> None:
+    given = {"checkpoint": "a policy", "correction": "a model", "walkers": 3, "refined": 2, "turns": 2, "most": 77}
+    strategy = get_strategy("in_turn", **given)
+    made = strategy.construct(ConstructionGraph(OP, MACHINE_TURN, "extended"), np.random.default_rng(0))  # type: ignore[attr-defined]
+    walks, policy = asked
+    assert (policy["proposer"], policy["checkpoint"], policy["walkers"], policy["refined"]) == ("columns", "a policy", 0, 0)
+    assert (walks["proposer"], walks["checkpoint"], walks["walkers"], walks["refined"]) == ("markov_ext", "", 3, 2)
+    assert {one["correction"] for one in asked} == {"a model"} and {one["most"] for one in asked} == {77}
+    assert list(made.latencies) == sorted(made.latencies) and (made.visited, made.evaluations, made.seconds) == (30, 300, 3.0)
+    assert set(made.schedules) == {*proposals(6, 1).schedules, *proposals(6, 2).schedules}
+
+
+def test_the_first_programs_are_measured_in_turn_the_traversers_first(asked: list[dict[str, Any]]) -> None:
+    trace: list[Any] = []
+    session = Session(Task.of(OP, MACHINE_TURN, AnalyticBackend(), "extended"), Budget(trials=9), on_trial=trace.append)
+    session.start()
+    with pytest.raises(BudgetSpent):
+        get_strategy("in_turn", correction="a model").search(session, np.random.default_rng(0))
+    one, other = (list(map(str, proposals(6, seed).schedules)) for seed in (1, 2))
+    assert [row.schedule for row in trace][:4] == [other[0], one[0], other[1], one[1]]
+    assert len({row.schedule for row in trace}) == 9 and len(asked) == 2, "the rest is chosen among what is there"
+
+
+def test_the_default_is_the_shipped_policy_of_times_and_this_machines_model(asked: list[dict[str, Any]]) -> None:
+    graph = ConstructionGraph(OP, MACHINE_TURN, "extended")
+    get_strategy("in_turn", correction="a model").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    assert asked[1]["checkpoint"] == str(in_turn.DEFAULT["cpu"])
+    assert checked_card(in_turn.DEFAULT["cpu"])["config"]["agent"]["measured"] == "zen4_1c"
+    assert get_strategy("in_turn", correction="a model").training_seconds(graph) > 600  # type: ignore[attr-defined]
+    with pytest.raises(FileNotFoundError, match="gensor adapt"):
+        get_strategy("in_turn").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+
+
+def test_a_gpus_model_of_time_and_policy_ship() -> None:
+    graph = ConstructionGraph("gemm(m=256, n=256, k=256)", "h200", "extended")
+    strategy = get_strategy("in_turn", refined=1, walkers=2)
+    made = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    ranked = load_correction(str(SHIPPED["sm_90"])).seconds(graph, graph.stack(list(made.schedules)))
+    assert np.allclose(ranked, made.latencies) and list(ranked) == sorted(ranked)
+    by_model = [graph.latency(one) for one in made.schedules]
+    assert by_model != sorted(by_model), "the correction changes the model's order"
+    older = ConstructionGraph("gemm(m=256, n=256, k=256)", "a100", "extended")
+    with pytest.raises(FileNotFoundError, match=r"no correction of a100 \(sm_80\) ships, only of sm_90"):
+        strategy.construct(older, np.random.default_rng(0))  # type: ignore[attr-defined]
+
+
+def test_a_program_of_both_takes_one_turn() -> None:
+    both = [proposals(6, 1), proposals(6, 1)]
+    assert list(in_turn._in_turn(both)) == list(both[0].schedules) and in_turn._merged(both).schedules == both[0].schedules
+
+
+GRAPH_FEATURES = ConstructionGraph("gemm(m=40, n=48, k=20)", "cascade_lake", "extended")
+AXES = [3, 4, 5]
+"""Slots of m, n and k."""
+
+
+def test_features_of_a_product_by_hand() -> None:
+    """Tiles 4x16x4 in 8x16x20 in 16x48x20: 40 rows take three tiles of 16, that is 48."""
+    row = GRAPH_FEATURES.initial().row.copy()
+    for level, sizes in enumerate(([4, 16, 4], [8, 16, 20], [16, 48, 20], [16, 48, 20])):
+        row[[TILE + level * MAX_AXES + axis for axis in AXES]] = sizes
+    row[LEVEL], row[UNROLL] = 2, 1
+    schedule = Schedule(row)
+    assert GRAPH_FEATURES.is_legal(schedule)
+    (found,) = features_of(GRAPH_FEATURES, schedule.row[None])
+    parts = iter(np.split(found, np.cumsum([1 + NUM_TERMS, len(KNOBS), 3 * MAX_AXES, 3 * MAX_AXES, 3, 6, 2, 2, 5, MAX_AXES])))
+    model, knobs, tiles, trips, padding, areas, rest, vectors, held, twos = (next(parts) for _ in range(10))
+    latency, floor = GRAPH_FEATURES.latency(schedule), roofline_floor(GRAPH_FEATURES.operator, GRAPH_FEATURES.hardware)
+    np.testing.assert_allclose(model[0], np.log(latency / floor), rtol=1e-5)
+    terms = np.array(list(GRAPH_FEATURES.terms(schedule).values()))
+    np.testing.assert_allclose(model[1:], np.log(np.maximum(terms / latency, 1e-4)), rtol=1e-4)
+    assert knobs.tolist() == [float(knob.values[schedule.row[knob.place]]) for knob in KNOBS]
+    np.testing.assert_allclose(tiles.reshape(3, -1)[:, AXES], np.log2([[4, 16, 4], [8, 16, 20], [16, 48, 20]]), rtol=1e-6)
+    np.testing.assert_allclose(trips.reshape(3, -1)[:, AXES], np.log2([[2, 1, 5], [2, 3, 1], [3, 1, 1]]), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(padding, np.log2([1.0, 1.0, 48 / 40]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(areas, np.log2([64, 128, 768, 4, 20, 20]), rtol=1e-6)
+    assert rest.tolist() == [4 / 16, 0.0] and vectors.tolist() == [4.0, 1.0] and twos[AXES].tolist() == [3.0, 4.0, 2.0]
+    l1 = next(level.capacity for level in GRAPH_FEATURES.hardware.memory if level.name == "l1")
+    np.testing.assert_allclose(held[0], np.log2(4 * (4 * 4 + 4 * 16 + 4 * 16) / l1), rtol=1e-3)

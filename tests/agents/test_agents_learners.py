@@ -1,4 +1,4 @@
-"""Learners beside PPO: they take legal actions alone, A2C's step is A2C's, and each learns; its policy serves as a strategy."""
+"""Learners: legal actions alone, their settings, what they save; the policy with masks."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
+from stable_baselines3 import A2C
+
+from agents.cli.arguments import compose
+from agents.learners import feature_groups
+from agents.learners.former import former_names
+from agents.learners.loading import load_model, save_policy
+from agents.learners.masked import a2c, policy, q
+from agents.learners.masked.policy import MaskedBuffer, MaskedPolicy
+from agents.learners.masked.q import ILLEGAL, MaskedObservations, random_legal
+from agents.learners.registry import LEARNERS, get_learner
+from agents.learners.stored import POLICY
+from gensor_gym.env.sb3 import make_sb3
+from gensor_gym.graph.actions import NUM_ACTIONS
+from tests.support.thorough import thorough_but
 
 pytest.importorskip("sb3_contrib")
 
-from omegaconf import OmegaConf  # noqa: E402
-from stable_baselines3 import A2C  # noqa: E402
 
-from agents.cli.arguments import compose  # noqa: E402
-from agents.learners import feature_groups  # noqa: E402
-from agents.learners.former import former_names  # noqa: E402
-from agents.learners.loading import load_model, save_policy  # noqa: E402
-from agents.learners.masked import a2c, policy, q  # noqa: E402
-from agents.learners.masked.q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
-from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
-from agents.learners.stored import POLICY  # noqa: E402
-from gensor_gym.env.sb3 import make_sb3  # noqa: E402
-from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
-from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=96, n=80, k=64)"
 SMALL_Q = {
@@ -166,3 +168,66 @@ def test_actions_that_are_not_discrete_are_refused() -> None:
 
     with pytest.raises(ValueError, match="has no masks"):
         MaskedObservations(make_vec_env("Pendulum-v1"))
+
+
+contrib = pytest.importorskip("sb3_contrib")
+
+
+ARGUMENTS = {"n_steps": 32, "batch_size": 128, "n_epochs": 4, "seed": 0, "device": "cpu", "learning_rate": 1e-3}
+
+
+def learner(policy: object, buffer: object) -> contrib.MaskablePPO:
+    """A fresh learner, with the random numbers that follow from its seed."""
+    env = make_sb3(16, operator="gemm(m=96, n=80, k=64)", hardware="h200")
+    more = {"policy_kwargs": {"net_arch": [16]}, "gamma": env.discount, "rollout_buffer_class": buffer}
+    return contrib.MaskablePPO(policy, env, **more, **ARGUMENTS)
+
+
+STOCK, OURS = ("MlpPolicy", None), (MaskedPolicy, MaskedBuffer)
+
+
+def test_values_probabilities_and_entropies_agree() -> None:
+    stock, ours = learner(*STOCK), learner(*OURS)
+    ours.policy.load_state_dict(stock.policy.state_dict())
+    env = stock.get_env()
+    obs, masks = torch.as_tensor(env.reset()), np.stack(env.env_method("action_masks"))
+    actions = torch.as_tensor([np.flatnonzero(mask)[-1] for mask in masks])
+    expected = stock.policy.evaluate_actions(obs, actions, action_masks=masks)
+    for left, right in zip(expected, ours.policy.evaluate_actions(obs, actions, action_masks=masks), strict=True):
+        assert left.shape == right.shape and torch.allclose(left, right, atol=1e-6)
+    for deterministic in (False, True):
+        given = []
+        for model in (stock, ours):
+            torch.manual_seed(3)
+            given.append(model.policy(obs, deterministic, masks))
+        for left, right in zip(*given, strict=True):
+            assert left.shape == right.shape and torch.allclose(left, right, atol=1e-6)
+
+
+def test_masked_actions_have_no_chance_and_no_entropy() -> None:
+    ours = learner(*OURS)
+    obs = torch.as_tensor(ours.get_env().reset())
+    masks = np.zeros((16, ours.action_space.n), dtype=bool)
+    masks[:, 5] = True
+    actions, _, logs = ours.policy(obs, action_masks=masks)
+    assert (actions == 5).all() and (logs == 0.0).all()
+    assert (ours.policy.evaluate_actions(obs, actions, action_masks=masks)[2] == 0.0).all()
+
+
+def test_learning_is_the_same() -> None:
+    """From the same seed: the same actions, and parameters that differ by rounding alone."""
+    stock, ours = (learner(*kind).learn(1024) for kind in (STOCK, OURS))
+    assert ours.rollout_buffer.action_masks.dtype == np.bool_
+    assert np.array_equal(stock.rollout_buffer.actions, ours.rollout_buffer.actions)
+    for name, left in stock.policy.state_dict().items():
+        assert torch.allclose(left, ours.policy.state_dict()[name], atol=1e-4), name
+
+
+def test_a_saved_policy_is_loaded_again(tmp_path: object) -> None:
+    ours = learner(*OURS)
+    ours.save(f"{tmp_path}/policy.zip", exclude=["rollout_buffer"])
+    again = contrib.MaskablePPO.load(f"{tmp_path}/policy.zip", device="cpu")
+    env = ours.get_env()
+    obs, masks = env.reset(), np.stack(env.env_method("action_masks"))
+    left, right = (model.predict(obs, deterministic=True, action_masks=masks)[0] for model in (ours, again))
+    assert isinstance(again.policy, MaskedPolicy) and np.array_equal(left, right)

@@ -117,14 +117,6 @@ def test_searches_beat_the_mean_random_draw(name: str) -> None:
     assert found < 0.5 * np.mean([expected_best(regrets(operator))[47] for operator in TABLES])
 
 
-@pytest.mark.thorough
-def test_random_search_is_as_good_as_its_expectation() -> None:
-    """Uniform draws: the mean of 30 searches lies within the error of the closed form."""
-    found = [regret(search("random", GEMM, 16, seed)) for seed in range(30)]
-    expected = expected_best(regrets(GEMM))[15]
-    assert abs(np.mean(found) - expected) < 4 * np.std(found) / math.sqrt(len(found))
-
-
 def test_the_expected_best_is_the_mean_over_all_draws() -> None:
     values = np.array([3.0, 0.0, 7.0, 1.0, 1.0])
     for k, expected in enumerate(expected_best(values), start=1):

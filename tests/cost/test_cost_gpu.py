@@ -1,7 +1,8 @@
-"""The analytic model of GPUs: published rates of libraries, and that every rung it knows of gains where it should."""
+"""The analytic model of a GPU: its terms, equal shares of a persistent kernel, its floor."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from experiments.tables.gpu_published import MMA, PUBLISHED, SIMT, WGMMA, WITHIN
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.cost.gpu.gpu import latency_gpu, second_kernel
 from gensor_gym.cost.gpu.lanes import shared_wavefronts
+from gensor_gym.cost.gpu.shares import addition, parts_of_tiles, shares_steps, sharing
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import narrow_share
 from gensor_gym.cost.gpu.traffic import grid_blocks
@@ -20,8 +22,11 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import LAUNCH_TERM, NUM_TERMS
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import SPLIT_K
+from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
+from tests.support.graph_walks import moved
 
 
 @pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: f"{case.hardware}-{case.dtype}-{case.n}")
@@ -194,3 +199,76 @@ def test_split_reductions_pay_for_their_second_kernel() -> None:
     on = graph(4096, "float32", "h100")
     assert seconds(on, SIMT, split_k=4) > seconds(on, SIMT) + hardware.get("h100").launch_overhead
     assert np.isfinite(seconds(on, SIMT, split_k=64))
+
+
+TILES = "tile[1x1x1x8x32x4x1x1 1x1x1x8x32x64x1x1 1x1x1x64x64x64x1x1 1x1x1x64x64x64x1x1] vthread[1x1x1x1x1x1x1x1] level=2 unroll=4"
+
+
+@pytest.mark.parametrize(("knobs", "slower"), [("", True), (" pack_b=1", False)])
+def test_only_loads_of_what_is_not_packed_lie_in_two_lines(knobs: str, slower: bool) -> None:
+    """The lanes run along B: whole lines of it are loaded where it lies, or from panels that begin at lines."""
+    described = hardware.get("cascade_lake")
+    at_hand = dataclasses.replace(described, name="host")
+    schedule = Schedule.parse(TILES + knobs)
+    there, here = (ConstructionGraph("gemm(m=256, n=256, k=256)", hw, "extended") for hw in (described, at_hand))
+    assert here.is_legal(schedule)
+    assert (here.latency(schedule) > there.latency(schedule)) is slower
+    assert here.latency(schedule) >= there.latency(schedule)
+
+
+def schedule(op: Operator, **knobs: int) -> Schedule:
+    """One consumer of 64 x 128, five stages."""
+    return make_schedule(op, [64, 128, 16], [64, 128, 64], None, tensor_core=2, stages=5, **knobs)
+
+
+def test_parts_are_those_of_the_cut_line() -> None:
+    """Counted one by one: no fewer than the model says, and as many where no cut falls between two tiles."""
+    rng = np.random.default_rng(0)
+    for tiles, steps, places in rng.integers((1, 2, 1), (300, 60, 200), (400, 3)).tolist():
+        shares = min(places, tiles * steps)
+        cuts = {share * tiles * steps // shares for share in range(shares + 1)}
+        ends = sorted(cuts | {tile * steps for tile in range(tiles + 1)})
+        runs = zip(ends, ends[1:], strict=False)
+        parts = sum(last - first < steps for first, last in runs)
+        between = sum(cut % steps == 0 for cut in cuts) - 2  # the two ends of the line
+        most = parts_of_tiles(tiles, shares)
+        assert parts <= most
+        if between == 0:
+            assert most - parts <= 2
+
+
+def test_few_tiles_are_faster_shared_out() -> None:
+    """48 tiles of 64 steps on 132 multiprocessors, against every split; where tiles fill them, whole ones are faster."""
+    few, many = operators.gemm(384, 1024, 4096, dtype="bfloat16"), operators.gemm(4096, 4224, 1024, dtype="bfloat16")
+    graph = ConstructionGraph(few, "h100", space="extended")
+    whole = [graph.latency(schedule(few, persistent=stays, split_k=parts)) for stays in (0, 1) for parts in (1, 2, 4, 8)]
+    assert graph.latency(schedule(few, persistent=2)) < min(whole)
+    graph = ConstructionGraph(many, "h100", space="extended")
+    assert graph.latency(schedule(many, persistent=2)) == graph.latency(schedule(many, persistent=1))  # 16 tiles a block
+    odd = operators.gemm(4096, 4224 + 128, 1024, dtype="bfloat16")
+    graph = ConstructionGraph(odd, "h100", space="extended")
+    assert graph.latency(schedule(odd, persistent=2)) < 1.2 * graph.latency(schedule(odd, persistent=1))
+
+
+@pytest.mark.parametrize(("cluster", "shares"), [(1, 132), (2, 132)])
+def test_shares_are_whole_clusters(cluster: int, shares: int) -> None:
+    """As many as live at a time, each with a step at least; what they leave is written and read once, 4 bytes a sum."""
+    op = operators.gemm(384, 1024, 4096, dtype="bfloat16")
+    graph = ConstructionGraph(op, "h100", space="extended")
+    row, tables = schedule(op, persistent=2, cluster=cluster).row.copy(), graph.tables
+    assert shares_steps(row, 48, 64, 132)
+    assert sharing(row, 48, 64, 132) == shares and sharing(row, 2, 3, 132) == 6
+    assert not shares_steps(row, 264, 64, 132) and not shares_steps(row, 48, 1, 132)
+    waits = 3 * graph.hardware.memory[-2].latency
+    moved = 2 * (48 + 132) * 64 * 128 * 4 / graph.hardware.memory[-2].bandwidth
+    assert addition(row, 48, 132, tables.ints, tables.floats) == pytest.approx(moved + waits)
+
+
+def test_shares_and_a_split_do_not_go_together() -> None:
+    """Neither move is legal in a program that has the other."""
+    op = operators.gemm(384, 1024, 4096, dtype="bfloat16")
+    graph = ConstructionGraph(op, "h100", space="extended")
+    assert graph.is_legal(schedule(op, persistent=2)) and graph.is_legal(schedule(op, persistent=1, split_k=2))
+    assert not graph.is_legal(schedule(op, persistent=2, split_k=2))
+    shares, split = schedule(op, persistent=2), schedule(op, persistent=1, split_k=2)
+    assert moved(graph, shares, "raise[split_k]") is None and moved(graph, split, "raise[persistent]") is None

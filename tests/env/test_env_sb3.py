@@ -1,20 +1,28 @@
-"""The adapter to stable-baselines3: its conventions, and that its algorithms train through it."""
+"""The adapter to stable-baselines3; streams and curves that a seed decides."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecCheckNan, VecNormalize
+
+from gensor_gym.env.episodes.streams import Streams
+from gensor_gym.env.sb3 import ConstructVecEnv, make_sb3
+from gensor_gym.env.seeds import seed_of_run
+from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.graph.actions import NUM_ACTIONS
+from tests.support.graph_walks import OPERATORS, choose
+from tests.support.thorough import thorough_but
 
 sb3 = pytest.importorskip("stable_baselines3")
 
-from stable_baselines3.common.monitor import Monitor  # noqa: E402
-from stable_baselines3.common.vec_env import VecCheckNan, VecNormalize  # noqa: E402
 
-from gensor_gym.env.sb3 import ConstructVecEnv, make_sb3  # noqa: E402
-from gensor_gym.env.vector import ConstructVectorEnv  # noqa: E402
-from gensor_gym.graph.actions import NUM_ACTIONS  # noqa: E402
-from tests.support.graph_walks import OPERATORS, choose  # noqa: E402
 
 GEMM = "gemm(m=64, n=48, k=40)"
 COMMON = {"operator": list(OPERATORS[:4]), "hardware": "h200"}
@@ -131,3 +139,74 @@ def test_dqn_and_ppo_take_its_observations(observation: str) -> None:
     model = sb3.DQN(policy, env, buffer_size=200, learning_starts=20, **small).learn(80)
     action, _ = model.predict(env.reset())
     assert action.shape == (4,) and (0 <= action).all() and (action < NUM_ACTIONS).all()
+
+
+pytest.importorskip("sb3_contrib")
+torch = pytest.importorskip("torch")
+
+OPERATORS_CURVE = ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"]
+GROUNDS = {
+    "primitives": {}, "best so far": {"reward": "best_so_far"}, "written in sizes": {"choices": "sizes"},
+    "written in columns": {"choices": "columns"},
+}  # fmt: skip
+
+
+def learned(arguments: dict[str, Any], seed: int) -> tuple[list[Any], list[bytes]]:
+    """Returns, lengths and regrets of the last episodes, and the weights, of MaskablePPO after two rollouts."""
+    from sb3_contrib import MaskablePPO
+
+    from gensor_gym.env.sb3 import make_sb3, make_writing_sb3
+
+    make = make_writing_sb3 if "choices" in arguments else make_sb3
+    env = make(4, operator=OPERATORS_CURVE, hardware="h200", threads=1, **arguments)
+    model = MaskablePPO("MlpPolicy", env, n_steps=48, batch_size=96, n_epochs=1, seed=seed, policy_kwargs={"net_arch": [8]})
+    model.learn(2 * 48 * 4)
+    episodes = [(one["r"], one["l"], str(one["regret"])) for one in model.ep_info_buffer or ()]
+    return episodes, [part.numpy().tobytes() for part in model.policy.state_dict().values()]
+
+
+@pytest.mark.parametrize("ground", thorough_but(list(GROUNDS), "written in columns"))
+def test_two_runs_with_one_seed_are_one(ground: str) -> None:
+    one, other, third = (learned(GROUNDS[ground], seed) for seed in (1, 1, 2))
+    assert one == other and len(one[0]) > 3
+    assert one[0] != third[0] and one[1] != third[1]
+
+
+TWO = ["gemm(m=64, n=64, k=64)", "gemv(m=64, k=64)"]
+
+
+def test_a_stream_is_gymnasiums_whenever_it_is_made() -> None:
+    streams, expected = Streams(3), np_random(7)[0].integers(1 << 40, size=5)
+    streams.seed(1, 7)
+    assert (streams.of(1).integers(1 << 40, size=5) == expected).all()
+    streams.seed(1, 7)
+    assert streams.state()[1] == np_random(7)[0].bit_generator.state, "what nothing was drawn from has a state too"
+    assert streams.state()[0] is None and streams.of(0) is streams.of(0)
+
+
+def test_a_state_goes_on() -> None:
+    streams, others = Streams(2), Streams(2)
+    streams.seed(0, 3)
+    streams.of(0).random(4)
+    state = streams.state()
+    expected = streams.of(0).random(6)
+    others.restore(state)
+    assert (others.of(0).random(6) == expected).all()
+    assert others.state()[1] is None
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a"])
+def test_what_is_no_seed_is_named_at_once(seed: object) -> None:
+    with pytest.raises(gymnasium.error.Error, match="[Ss]eed"):
+        Streams(1).seed(0, seed)  # type: ignore[arg-type]
+    envs = gymnasium.make_vec("gensor_gym/Construct-v0", num_envs=2, operator=TWO, hardware="h200")
+    with pytest.raises((gymnasium.error.Error, TypeError)):
+        envs.reset(seed=[0, seed])
+    envs.close()
+
+
+def test_runs_with_neighbouring_seeds_share_no_stream() -> None:
+    """Environment i of a vector is seeded with seed + i; a run's own seed is not handed on as it is."""
+    streams = [{seed_of_run(seed) + i for i in range(1024)} for seed in range(32)]
+    assert sum(map(len, streams)) == len(set().union(*streams)) and max(map(max, streams)) < 1 << 32
+    assert seed_of_run(3) == seed_of_run(3)

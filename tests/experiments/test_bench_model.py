@@ -51,24 +51,6 @@ def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, f
     assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
 
 
-@pytest.mark.thorough
-def test_ranking_goes_on_where_it_was(tmp_path: Path) -> None:
-    few = ["ranking=true", "model.ranking.operators=gemm(m=72, n=56, k=40)", "model.ranking.random=5", "model.ranking.top=2",
-           "model.ranking.programs=10", "model.ranking.repeated=4", "model.ranking.trials=2",
-           "model.ranking.strategies=[markov]"]  # fmt: skip
-    line, whole = run_suite("model", tmp_path, *few)
-    timings = tmp_path / "ranking_timings.jsonl"
-    before = timings.read_text().splitlines()
-    assert line["random"] == 5 and line["top_over_best"] >= 1.0 and set(line["best_by_source_s"]) >= {"random", "markov"}
-    assert line["best_s"] == min(line["best_by_source_s"].values()) and whole["operators"] == 1
-    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
-    again, _ = run_suite("model", tmp_path, *few)
-    assert timings.read_text().splitlines() == before and again["spearman"] == line["spearman"]
-    timings.write_text("\n".join(before[:-3]) + "\n")
-    run_suite("model", tmp_path, *few)
-    assert timings.read_text().splitlines()[: len(before) - 3] == before[:-3]
-
-
 def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="test part"):
         run_suite("model", tmp_path, "model.operators=gemv(m=1000, k=2048)")

@@ -1,10 +1,14 @@
-"""What an H100 said, as it is shipped: tables and pages made again from the raw files, and an episode on real times."""
+"""Pages and tables of a device's evidence are made again byte for byte; what a lease brought is taken home."""
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import io
 import json
+import math
 import shutil
+import tarfile
 from pathlib import Path
 
 import gymnasium
@@ -12,24 +16,29 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-import gensor_gym  # noqa: F401  registers the environment
 from agents import optimize
 from agents.runs.journal import read_rows
+from agents.runs.settings import ROOT
+from experiments.device.lease import RESULTS
 from experiments.evidence import __main__ as command
+from experiments.evidence import measured as lease
 from experiments.evidence.facts import RAW, read_facts
+from experiments.evidence.lease import take
 from experiments.evidence.ship import slim, write_rows
 from experiments.evidence.tables import OPERATORS, drift_of, twice_timed, write_tables
-from gensor_gym import ConstructionGraph, hardware
+from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.described import FILE, RECORDINGS
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.devices import presence as cuda_presence
-from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records import measured
 from gensor_gym.measure.records.backend import open_recorded
 from gensor_gym.measure.records.tables import read_table
 from tests.support.coarse_figures import COARSE_FIGURES
 
 pytestmark = COARSE_FIGURES
+
 SHIPPED, TABLES = command.FOLDER, RECORDINGS / "h100"
 GEMM = "gemm(m=1024, n=1024, k=1024)"
 PLACE = {"hardware": "h100", "space": "compact", "backend": "recorded"}
@@ -165,3 +174,96 @@ def test_packing_keeps_rows_and_drops_what_repeats(tmp_path: Path) -> None:
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
     kept = [{k: v for k, v in row.items() if k != gone} for row, gone in zip(rows, ("key", "source"), strict=True)]
     assert read_rows(tmp_path / "one.jsonl.gz") == kept
+
+
+RAW_MEASURED = ROOT / "results" / "h200" / "raw" / "2026-11-27"
+
+
+def test_the_shipped_table_is_that_of_the_leases_rows(tmp_path: Path) -> None:
+    assert lease.main([str(RAW_MEASURED), "h200", "--output", str(tmp_path)]) == 0
+    for ending in ("md", "json"):
+        assert (tmp_path / f"h200.{ending}").read_text() == (measured.FOLDER / f"h200.{ending}").read_text()
+    found, shipped = measured.load(tmp_path / "h200.parquet"), measured.load("h200")
+    assert found.equals(shipped) and len(list(tmp_path.iterdir())) == 3
+
+
+def test_times_origins_and_parts_are_those_of_the_trials() -> None:
+    table, rng = measured.load("h200"), np.random.default_rng(0)
+    trials = {(row["operator"], row["schedule"]): row for row in read_rows(RAW_MEASURED / "trials.jsonl.gz")}
+    proposals = read_rows(RAW_MEASURED / "proposals.jsonl.gz")
+    for place in rng.choice(len(table), 12, replace=False):
+        row = table.iloc[place]
+        trial = trials[row.operator, row.schedule]
+        assert row.part == operators.part_of(operators.parse(row.operator)) and row.status == trial["status"]
+        quiet = Measurement(Status(trial["status"]), tuple(trial["samples"])).quiet_seconds
+        assert row.quiet == pytest.approx(quiet, rel=1e-3)
+        of = [(p["arm"], p["rank"] - 1) for p in proposals if (p["operator"], p["digest"]) == (row.operator, trial["digest"])]
+        assert (row.origin, row["rank"]) in of
+        assert row.origin == "markov_ext" or "markov_ext" not in {arm for arm, _ in of}
+
+
+def test_an_environment_of_the_card_is_paid_by_them() -> None:
+    table = measured.load("h200", "train")
+    row = table[table.status == Status.OK.value].iloc[0]
+    hw = hardware.get("h200")
+    graph = ConstructionGraph(row.operator, hw, "extended")
+    known, other = get_backend("measured", hw).measure(graph.operator, [Schedule.parse(row.schedule), graph.initial()], hw)
+    assert known.seconds == pytest.approx(row.quiet) and other.status is Status.NOT_RECORDED and math.isinf(other.seconds)
+
+
+def test_names_by_kind() -> None:
+    assert measured.names("gpu") == ["h200"] and "zen4_1c" in measured.names("cpu")
+    assert sorted([*measured.names("gpu"), *measured.names("cpu")]) == measured.names()
+    assert measured.here("h200") == measured.machine_of("h200") and measured.here("zen4_1c").name == "host"
+
+
+CARD = {
+    "date": "2026-11-26T23:59:00+00:00", "python": "3.12.3", "cores": 16, "packages": {"torch": "2.11.0"},
+    "nvidia_smi": "CUDA Version: 13.0", "gpu": {"name": "NVIDIA H200", "driver_version": "580.1"},
+    "archive": {"revision": "abc", "compiler": "nvrtc 13.0"},
+}  # fmt: skip
+ROW = {"key": "gemm x", "operator": "gemm", "schedule": "x", "digest": "d", "status": "OK", "samples": [1e-6]}
+
+
+def packed(folder: Path, **files: bytes) -> Path:
+    """What came back."""
+    folder.mkdir()
+    with tarfile.open(folder / RESULTS, "w:gz") as tar:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return folder
+
+
+def came(folder: Path, card: dict[str, object]) -> Path:
+    """A card, rows of which the last is torn, and rows that were packed."""
+    lines = json.dumps(ROW) + "\n" + '{"key": "torn'
+    proposals = gzip.compress((json.dumps(ROW) + "\n").encode())
+    rows = {"trials.jsonl": lines.encode(), "proposals.jsonl.gz": proposals}
+    return packed(folder, **{"card.json": json.dumps(card).encode()}, **rows)
+
+
+def test_rows_and_conditions_lie_where_pages_are_made_of(tmp_path: Path) -> None:
+    home = take(came(tmp_path / "back", CARD), results=tmp_path / "results")
+    assert home == tmp_path / "results" / "h200" / "raw" / "2026-11-26"
+    (row,) = read_rows(home / "trials.jsonl.gz")
+    assert row["samples"] == [1e-6]
+    about = json.loads((home / "conditions.json").read_text())
+    assert (about["device"], about["commit"], about["cuda"]) == ("NVIDIA H200", "abc", "13.0")
+    assert set(about["files"]) == {"trials.jsonl.gz", "proposals.jsonl.gz"}
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    back = came(tmp_path / "back", CARD)
+    take(back, results=tmp_path / "results")
+    with pytest.raises(ValueError, match="is there already: name another date, such as 2026-11-26b"):
+        take(back, results=tmp_path / "results")
+    assert take(back, "2026-11-26b", tmp_path / "results").name == "2026-11-26b"
+
+
+def test_what_is_no_lease_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not read"):
+        take(tmp_path)
+    with pytest.raises(ValueError, match="the card is 'NVIDIA T4': expected one of H100, H200"):
+        take(came(tmp_path / "back", {**CARD, "gpu": {"name": "NVIDIA T4"}}), results=tmp_path / "results")

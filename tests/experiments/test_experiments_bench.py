@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
+from torch import nn
 
 from agents.cli.arguments import CONF, compose
+from agents.runs.journal import read_rows
 from experiments.benches.bench import bench, suites
-from experiments.benches.construct import best_known
+from experiments.benches.environment import parts
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
+from experiments.benches.lines import Lines
 from experiments.benches.networks.profile import sheet
-from experiments.networks.suite import inputs_of, module_of, workload_of
+from experiments.benches.networks.suite import overall
+from experiments.benches.static import COLUMNS, page
+from experiments.networks.held_out import HELD_OUT, IMAGES
+from experiments.networks.suite import every, inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.exact.shipped import certificate_of
+from gensor_gym.cost.terms import NUM_TERMS, TERMS
+from gensor_gym.graph.schedule import Schedule
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.thorough import thorough_but
 
 pytestmark = COARSE_FIGURES
+
 TINY = {
     "env": [
         "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
@@ -33,11 +43,9 @@ TINY = {
         "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
         "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
     ],  # fmt: skip
-    "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
-    "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
     "networks": [
         "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
     ],  # fmt: skip
@@ -49,13 +57,7 @@ TINY = {
         "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
         "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
-    "repeatability": [
-        "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
-        "repeatability.operator=gemm(m=16, n=24, k=20)",
-    ],  # fmt: skip
-    "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
     "static": [],
-    "uniform": ["uniform.operators=[gemm(m=512, n=512, k=512)]", "uniform.episodes=8", "uniform.tries=4"],
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",
@@ -169,15 +171,27 @@ def test_networks_by_their_paths() -> None:
             workload_of(name)
 
 
-@pytest.mark.thorough
-def test_fused_model(tmp_path: Path) -> None:
-    """Programs are measured and ranked; a second run measures nothing."""
-    store = f"fused_model.store={tmp_path}/trials.sqlite"
-    first, second = (run_suite("fused_model", tmp_path / name, store) for name in ("first", "second"))
-    (row,) = [row for row in first if row["kind"] == "operator"]
-    assert row["failed"] == 0 and 4 <= row["programs"] <= 6 and -1 <= row["rank_correlation"] <= 1
-    assert row["best_seconds"] > 0 and 0 == row["regret"]["10"] <= row["regret"]["1"]
-    assert first == second and first[-1]["kind"] == "all" and first[-1]["operators"] == 1
+def test_held_out_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every name has its inputs where its library is there, and a missing library is named."""
+    names = every(["mlp_1", "held_out"])
+    assert names == ["mlp_1", *HELD_OUT] and inputs_of("qwen3")[0].shape == (1, 128)
+    found = {path.rpartition(".")[2]: nn.Identity for path in IMAGES.values()}
+    monkeypatch.setattr("experiments.networks.suite.library_module", lambda path: SimpleNamespace(**found))
+    assert all(workload_of(name).inputs[0] for name in names)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ValueError, match="network 'vit_tiny': .*timm"):
+        workload_of("vit_tiny")
+
+
+def test_best_library_over_all_networks() -> None:
+    """The fastest library of each network counts, in rounds that all have."""
+    rows = [
+        {"network": name, "best": "b", "over_best": {"median": by}, "samples": {"ours": [1.0, 2.0], "b": [by, 2 * by, 9.0]}}
+        for name, by in (("one", 2.0), ("two", 0.5))
+    ]
+    found = overall(rows)
+    assert found["over_best"]["median"] == pytest.approx(1) and found["least"] == {"network": "two", "median": 0.5}
 
 
 @pytest.mark.thorough
@@ -192,33 +206,6 @@ def test_env(tmp_path: Path) -> None:
             assert 0 < row[what]["low"] <= row[what]["median"] <= row[what]["high"]
     assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
     assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
-
-
-@pytest.mark.thorough
-def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Episodes last to the horizon where the best so far counts, and their best is no worse than the best of one program each."""
-    rows = {row["reward"]: row for row in run_suite("uniform", tmp_path)}
-    assert list(rows) == ["final", "best_so_far"]
-    horizon = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200").horizon
-    assert rows["best_so_far"]["steps_of_an_episode"] == horizon > 3 * rows["final"]["steps_of_an_episode"]
-    assert all(0 < row["regret_of_best"] < row["regret"] for row in rows.values())
-    assert rows["final"]["programs_paid_for"] == 1.0 and rows["best_so_far"]["programs_paid_for"] > 3
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-2].startswith("| final |") and shown[-1].startswith("| best_so_far |")
-    with pytest.raises(ValueError, match="no certified optimum"):
-        run_suite("uniform", tmp_path, "uniform.operators=[gemm(m=24, n=16, k=40)]")
-
-
-@pytest.mark.thorough
-def test_construct(tmp_path: Path) -> None:
-    rows = run_suite("construct", tmp_path)
-    assert [row["kind"] for row in rows] == ["shape", "shape", "all"]
-    for row in rows[:2]:
-        assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
-        assert row["markov"]["visited_per_walk"] < row["markov"]["visited"]
-        assert 1.0 <= row["descents_48"]["over_best_known"] <= row["descents_12"]["over_best_known"]
-    regrets = [math.log(row["descents_12"]["over_best_known"]) for row in rows[:2]]
-    assert rows[2]["descents_12"]["iqm_regret"] == pytest.approx(sum(regrets) / 2)
 
 
 @pytest.mark.thorough
@@ -279,40 +266,6 @@ def test_static(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_replay(tmp_path: Path) -> None:
-    search, whole = run_suite("replay", tmp_path)
-    assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]
-    assert whole["live_over_recorded"] == pytest.approx(search["live_s"] / search["recorded_s"])
-    with pytest.raises(ValueError, match="nothing_1c"):
-        run_suite("replay", tmp_path, "replay.machine=nothing_1c")
-
-
-@pytest.mark.thorough
-def test_repeatability(tmp_path: Path) -> None:
-    *pairs, whole = run_suite("repeatability", tmp_path)
-    kinds = [row["kind"] for row in pairs]
-    assert kinds == ["same"] * 3 + ["longer", "longer_same_run"] * 2
-    for row in pairs:
-        for way in ("quiet", "paired", "anchored"):
-            assert 0 < row[way]["low"] <= row[way]["ratio"] <= row[way]["high"]
-            assert row[way]["verdict"] in ("FASTER", "SLOWER", "SAME", "AMBIGUOUS")
-    # Within a run the anchor of a round divides both sides.
-    assert all(row["paired"]["ratio"] == pytest.approx(row["anchored"]["ratio"]) for row in pairs if "run" in row["kind"])
-    assert (whole["same"]["of"], whole["longer"]["of"], whole["longer_same_run"]["of"]) == (3, 2, 2)
-    assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
-
-
-@pytest.mark.thorough
-def test_descent_comes_near_the_enumerated_optimum() -> None:
-    graph = ConstructionGraph("gemm(m=64, n=48, k=32)", "h200", "gensor")
-    optimum, certified = best_known(graph, 10**9, 1, np.random.default_rng(0))
-    found, searched = best_known(graph, 1, 8, np.random.default_rng(0))
-    assert certified and not searched and optimum <= found <= 1.05 * optimum
-    shipped = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200", "gensor")
-    assert best_known(shipped, 1, 1, np.random.default_rng(0)) == (certificate_of(shipped).optimum, True)
-
-
-@pytest.mark.thorough
 def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
     shape, whole = run_suite("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
@@ -325,3 +278,54 @@ def test_sets_of_shapes_can_be_chosen() -> None:
     chosen, default = compose(["+bench=kernels_int8"], "bench").kernels, compose([], "bench").kernels
     assert set(chosen) == set(default) and list(chosen.shapes) != list(default.shapes)
     assert len(operators.resolve(list(chosen.shapes))) >= 4
+
+
+TASK = {"operator": "conv2d(n=1, c=8, h=14, w=14, k=8, r=3, s=3, padding=1)", "hardware": "cascade_lake", "space": "extended"}
+
+
+def states(count: int) -> tuple[ConstructionGraph, np.ndarray]:
+    graph, rng = ConstructionGraph(*TASK.values()), np.random.default_rng(0)
+    return graph, graph.stack([graph.random_schedule(rng) for _ in range(count)])
+
+
+def test_parts_are_those_of_the_graph() -> None:
+    graph, rows = states(16)
+    ints, floats = graph.tables.ints, graph.tables.floats
+    terms, latencies = np.zeros((16, NUM_TERMS)), np.zeros(16)
+    parts._model(rows, ints, floats, graph.room(), terms, latencies)
+    np.testing.assert_array_equal(latencies, graph.latencies(rows))
+    assert dict(zip(TERMS, terms[3], strict=True)) == graph.terms(Schedule(rows[3]))
+
+
+def test_a_line_has_all_parts(tmp_path: Path) -> None:
+    emit = Lines(tmp_path / "env.jsonl", "env")
+    parts.run(*states(8), TASK, 3, emit)
+    (row,) = emit.rows
+    for part in ("model_us", "mask_us", "observation_us"):
+        times: dict = row[part]  # type: ignore[assignment]
+        assert 0.0 <= times["low"] <= times["median"] <= times["high"]
+    assert row["num_envs"] == 8 and row["hardware"] == "cascade_lake"
+
+
+STATIC = Path(__file__).resolve().parents[2] / "results/static"
+
+
+def kernel(**changed: Any) -> dict[str, Any]:
+    return {
+        "kind": "kernel", "family": "one", "arch": "sm_90", "registers": 40, "spill_bytes": 0, "serialised": False, "loss": "",
+        "main_loop": 0, "multiply_add_share": 0.0, **changed,
+    }  # fmt: skip
+
+
+def test_a_row_for_each_kernel() -> None:
+    spilled = kernel(family="two", spill_bytes=8, loss="spills", main_loop=50, multiply_add_share=0.5, instructions_of_step=25)
+    text = page([{"kind": "machine", "nvrtc": "13.0"}, kernel(), spilled, {"kind": "all"}])
+    assert "2 kernels of every family by NVRTC 13.0, of which 1 would be pruned" in text
+    assert "| two | sm_90 | 40 | 8 | no | 50 | 50 % | 25 |  |" in text and "| one | sm_90 | 40 | 0 | no |  |  |  |  |" in text
+    assert all(line.count("|") == len(COLUMNS) + 1 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_the_page_is_what_the_shipped_lines_say() -> None:
+    lines = read_rows(STATIC / "static.jsonl")
+    assert (STATIC / "static.md").read_text() == page(lines)
+    assert not any(line["loss"] or line["serialised"] for line in lines if line["kind"] == "kernel")

@@ -220,20 +220,6 @@ def test_results_of_another_fingerprint_are_refused(tmp_path: Path) -> None:
         Results(tmp_path / "results.jsonl").check(job)
 
 
-@pytest.mark.thorough
-def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:
-    overrides = [*TINY, "wandb.mode=offline", "budget.trials=2", f"output={tmp_path}"]
-    summary = _compare(settings_of(compose(overrides)))
-    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
-    (path,) = (tmp_path / "wandb").glob("offline-run-*/files/media/table/summary*.json")
-    table = json.loads(path.read_text())
-    rows = [dict(zip(table["columns"], values, strict=True)) for values in table["data"]]
-    for row, wanted in zip(rows, summary["rows"], strict=True):
-        same = ("operator", "strategy", "seed", "status", "construction_s", "evaluations")
-        assert [row[name] for name in same] == [wanted[name] for name in same]
-        assert row["seconds"] == wanted["retimed"]["median"] and row["over_torch"] is None
-
-
 REAL = [
     "strategy=random_walk", "operator=gemm(m=24, n=20, k=28)", "budget.trials=6", "strategies.random_walk.batch=2",
     "rounds=3", "wandb.mode=disabled", "figures=false",

@@ -179,18 +179,6 @@ def test_first_programs_and_torch_are_told(tmp_path: Path) -> None:
     assert timed.torch(OPS[1]) == pytest.approx(four / 2)
 
 
-@pytest.mark.thorough
-def test_the_page_is_whole(tmp_path: Path) -> None:
-    raw = rows(tmp_path / "raw", 0.8)
-    text = "\n".join(page.lines_of(raw, "day"))
-    assert text.startswith("## Do learned policies beat the traverser?\n\n**Yes")
-    for words in ("### Secondary", "classes with recorded times", "over `random`", "WRONG" if "WRONG" in text else "OK"):
-        assert words in text
-    names = page.draw(raw, tmp_path / "day")
-    assert all((tmp_path / name).stat().st_size > 10_000 for name in names)
-    assert "\n".join(page.lines_of(raw, "day")) == text
-
-
 def test_rows_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected proposals"):
         read(tmp_path)

@@ -1,4 +1,4 @@
-"""A multirun is one comparison: the same table as one command with all the lists."""
+"""A multirun is one comparison: the same table as one command with all the lists; tuned values are of the train part."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from agents.cli.arguments import compose
@@ -19,6 +21,9 @@ from agents.runs.settings import ROOT, settings_of
 from experiments.comparison import compare as command
 from experiments.comparison.compare import compare
 from experiments.comparison.summary import score
+from experiments.tuning import tune_budgets
+from experiments.tuning.settings import distinct
+from gensor_gym import operators
 
 COMMON = [
     "operator=[gemm(m=24, n=20, k=28),gemv(m=20, k=12)]", "backend=analytic", "hardware=h200", "budget.trials=30",
@@ -110,3 +115,17 @@ def test_optuna_makes_it_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(sys, "argv", ["tune_with_optuna.py", str(tmp_path), "3"])
     runpy.run_path(str(ROOT / "docs" / "examples" / "tune_with_optuna.py"), run_name="__main__")
     assert "best of 3 trials: batch=" in capsys.readouterr().out
+
+
+def test_values_for_budgets_come_from_train_and_validation(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="train and validation only"):
+        tune_budgets.tasks_of("test", 3)
+    assert {operators.part_of(operators.parse(t)) for t in tune_budgets.tasks_of("validation", 5)} == {"validation"}
+    scores = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
+    assert tune_budgets.leading([{"a": 0}, {"a": 1}, {"a": 2}], scores, 1) == [{"a": 1}, {"a": 0}]
+
+
+def test_more_settings_than_there_are_is_an_error() -> None:
+    config = OmegaConf.create({"choices": {"walkers": [1, 2], "steps": [16, 16]}, "rungs": [{"settings": 3}]})
+    with pytest.raises(ValueError, match="expected at most the 2 that"):
+        distinct(config, np.random.default_rng(0))

@@ -1,20 +1,26 @@
-"""The mask of a row against its definition, `transition` of every action, on many rows."""
+"""Masks and limits: each limit is exact, and a program is looked at once."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from types import FunctionType
 
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from gensor_gym import ConstructionGraph, hardware
 from gensor_gym.graph import limits, resources, rules
 from gensor_gym.graph.actions import KNOB_UP, NUM_ACTIONS, STOP
+from gensor_gym.graph.compiling.plain import over_lists
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables import tables
 from gensor_gym.hardware.types import Hardware
-from tests.support.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, tensor_start
+from tests.support.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, grown, tensor_start
+from tests.support.oracle import Oracle, State
 from tests.support.thorough import thorough_but
 
 WIDE_WINDOWS = (
@@ -173,3 +179,114 @@ def test_the_exchange_of_reduction_threads_can_be_what_does_not_fit(limit: int, 
     raised = place["raise[reduce_threads]"]
     assert graph.action_mask(schedule)[raised] == legal
     assert (graph.transition(schedule, raised) != schedule) == legal
+
+
+HUGE = 1 << 40
+
+
+def roomy(machine: str) -> Hardware:
+    """The machine with no limit but the code size."""
+    hw = hardware.get(machine)
+    return replace(
+        with_capacity(hw, "l2", HUGE),
+        name="roomy",
+        threads_per_block=HUGE,
+        registers_per_thread=HUGE,
+        registers_per_unit=HUGE,
+        shared_per_block=HUGE,
+        vector_registers=HUGE if hw.kind == "cpu" else 0,
+    )
+
+
+def with_capacity(hw: Hardware, name: str, capacity: int) -> Hardware:
+    levels = tuple(replace(level, capacity=capacity) if level.name == name else level for level in hw.memory)
+    return replace(hw, memory=levels)
+
+
+def granted(oracle: Oracle, state: State) -> int:
+    """Registers of a block: in units of 256 for a warp, warps in fours."""
+    warps = math.ceil(oracle.threads(state) / 32)
+    return math.ceil(oracle.registers(state) * 32 / 256) * 256 * math.ceil(warps / 4) * 4
+
+
+Case = tuple[str, Callable[[Oracle, State], int], Callable[[Hardware, int], Hardware]]
+CASES: list[Case] = [
+    ("h200", Oracle.threads, lambda hw, n: replace(hw, threads_per_block=n)),
+    ("h200", Oracle.registers, lambda hw, n: replace(hw, registers_per_thread=n)),
+    ("h200", granted, lambda hw, n: replace(hw, registers_per_unit=n)),
+    ("h200", Oracle.shared_bytes, lambda hw, n: replace(hw, shared_per_block=n)),
+    ("cascade_lake", lambda o, s: sum(o.vectors(s)) + 1, lambda hw, n: replace(hw, vector_registers=n)),
+    (
+        "cascade_lake",
+        lambda o, s: o.tile_bytes(s, 1),
+        lambda hw, n: with_capacity(with_capacity(hw, "l2", n), "l3", HUGE),
+    ),
+    # the share of L3 is at least four times L2, so L2 is made a quarter of the task tile
+    (
+        "cascade_lake",
+        lambda o, s: o.tile_bytes(s, 2),
+        lambda hw, n: with_capacity(with_capacity(hw, "l2", n // 4), "l3", 0),
+    ),
+    (
+        "cascade_lake",
+        lambda o, s: 2 * o.tile_bytes(s, 2),
+        lambda hw, n: with_capacity(with_capacity(hw, "l2", n // 16), "l3", n),
+    ),
+]
+NAMES = ["threads", "registers", "registers of a block", "shared", "vector registers", "L1 tile", "task tile", "share of L3"]
+
+
+def programs(machine: str) -> list[tuple[str, Schedule]]:
+    """Legal programs of every operator: grown to the limits, and half way."""
+    rng = np.random.default_rng(0)
+    paths = [(op, grown(graph_of(op, machine, "extended"), rng, 0.2)) for op in OPERATORS]
+    return [(op, path[at]) for op, path in paths for at in (-1, len(path) // 2)]
+
+
+@pytest.mark.parametrize(("machine", "takes", "limited"), CASES, ids=NAMES)
+def test_a_limit_is_met_exactly(machine: str, takes: Callable, limited: Callable) -> None:
+    refused = 0
+    for operator, schedule in programs(machine):
+        op = graph_of(operator, machine, "extended").operator
+        free = Oracle(op, roomy(machine), "extended")
+        count = takes(free, free.read(schedule))
+        enough = ConstructionGraph(op, limited(roomy(machine), count), space="extended")
+        short = ConstructionGraph(op, limited(roomy(machine), count - 1), space="extended")
+        assert enough.is_legal(schedule) == Oracle(op, enough.hardware, "extended").is_legal(schedule)
+        assert not short.is_legal(schedule)
+        refused += enough.is_legal(schedule)
+    assert refused > 10
+
+
+TASKS = (("gemm(m=96, n=64, k=80)", "host"), ("conv2d(n=1, c=8, h=9, w=9, k=16, r=3, s=3)", "h200"))
+
+
+def rows(graph: ConstructionGraph) -> list[np.ndarray]:
+    """Legal rows, and the same with one number put out of place."""
+    rng = np.random.default_rng(0)
+    legal = [graph.random_schedule(rng).row for _ in range(12)]
+    changed = [row.copy() for row in legal for _ in range(4)]
+    for row in changed:
+        row[rng.integers(len(row))] = rng.choice([0, -1, 2, 7, 64, 1 << 20, np.iinfo(np.int32).max])
+    return legal + changed
+
+
+@pytest.mark.parametrize(("operator", "machine"), TASKS)
+def test_the_verdicts_are_the_same(operator: str, machine: str) -> None:
+    graph = ConstructionGraph(operator, machine, "extended")
+    schedules = [Schedule(row) for row in rows(graph)]
+    verdicts = [graph.is_legal(schedule) for schedule in schedules]
+    assert [graph.is_legal_once(schedule) for schedule in schedules] == verdicts
+    assert verdicts.count(True) >= 12 and verdicts.count(False) >= 12
+
+
+def test_no_compiled_rule_is_left_in_the_plain_ones() -> None:
+    for rule in (rules.fits, rules.is_well_formed):
+        waiting, seen = [over_lists(rule)], set()
+        while waiting:
+            plain = waiting.pop()
+            assert not isinstance(plain, Dispatcher)
+            used = [plain.__globals__.get(name) for name in plain.__code__.co_names]
+            waiting += [value for value in used if isinstance(value, (Dispatcher, FunctionType)) and id(value) not in seen]
+            seen.update(map(id, used))
+        assert len(seen) > 3

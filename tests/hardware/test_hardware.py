@@ -1,13 +1,18 @@
-"""Constants of GPUs and CPUs, how they are looked up, and the occupancy rules."""
+"""Machines: figures with sources, occupancy, machines drawn between known ones."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
 import numba
+import numpy as np
 import pytest
 
 from gensor_gym import hardware
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.observation import static_features
+from gensor_gym.hardware.described import from_json, to_json
+from gensor_gym.hardware.drawn import drawn
 from gensor_gym.hardware.occupancy import blocks_per_unit
 
 CONSTANTS = [name for name in hardware.names() if name != "host"]
@@ -155,3 +160,55 @@ def test_occupancy_compiles_to_the_same_numbers() -> None:
                 assert compiled(threads, registers, shared, *limits) == blocks_per_unit(
                     threads, registers, shared, *limits
                 )
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "blocks"),
+    [
+        (224, 96, 2),  # 3,072 a warp, 5 in the 16,384 of a partition: 20 warps, and not the 21 that 65,536 would hold
+        (96, 104, 5),  # 3,328 a warp, 4 in a partition: 16 warps and not 19, blocks of 3
+        (128, 128, 4),  # 4,096 a warp: partitions are filled without a rest
+    ],
+)
+def test_no_warp_straddles_two_partitions(threads: int, registers: int, blocks: int) -> None:
+    assert blocks_per_unit(threads, registers, 0, 2048, 32, 65536, 233472, 128, 1024) == blocks
+
+
+KNOWN = [hardware.get(name) for name in ("h200", "a100", "v100")]
+TOGETHER = ("arch", "lanes", "warp", "threads_per_unit", "blocks_per_unit", "shared_per_block", "registers_per_unit")
+
+
+def test_what_belongs_together_is_one_machines_and_rates_follow_units_and_clock() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        machine = drawn(KNOWN, rng)
+        (one,) = [known for known in KNOWN if all(getattr(known, name) == getattr(machine, name) for name in TOGETHER)]
+        speed = machine.units * machine.clock / (one.units * one.clock)
+        assert machine.peak_of("float32") == pytest.approx(one.peak_of("float32") * speed)
+        assert machine.level("shared").bandwidth == pytest.approx(one.level("shared").bandwidth * speed)
+        assert machine.level("shared").capacity == one.level("shared").capacity
+        assert machine.level("dram").latency * machine.clock == pytest.approx(one.level("dram").latency * one.clock)
+        assert from_json(to_json(machine)) == machine
+
+
+def test_they_lie_between_and_around_and_differ() -> None:
+    rng = np.random.default_rng(1)
+    rates = np.log([drawn(KNOWN, rng).level("dram").bandwidth for _ in range(300)])
+    ends = np.log([known.level("dram").bandwidth for known in KNOWN])
+    assert len(set(rates)) == 300 and rates.min() < ends.min() < rates.mean() < ends.max() < rates.max()
+    assert (np.abs(rates - rates.clip(ends.min(), ends.max())) < 1.5).all()
+
+
+def test_the_same_draw_is_the_same_machine_and_an_environment_shows_it() -> None:
+    one, other = (drawn(KNOWN, np.random.default_rng(3)) for _ in range(2))
+    assert one == other and one != drawn(KNOWN, np.random.default_rng(4))
+    graph = ConstructionGraph("gemm(m=96, n=80, k=64)", one, "gensor")
+    assert 0.0 < graph.floor < graph.latency(graph.initial())
+    shown = [static_features(graph.operator, machine)[-13:] for machine in (one, *KNOWN)]
+    assert all((shown[0] != values).any() for values in shown[1:])
+
+
+def test_machines_of_two_kinds_are_refused() -> None:
+    for wrong in ([], [hardware.get("h200"), hardware.get("cascade_lake")]):
+        with pytest.raises(ValueError, match="of one kind"):
+            drawn(wrong, np.random.default_rng(0))

@@ -29,7 +29,7 @@ OF_SPACES: dict[str, dict[str, Any]] = {"elsewhere": {"spaces": (str(CACHE),)}}
 NEEDS_A_POLICY = ("a2c", "dqn", "qrdqn", "policy", "adapted", "in_turn")
 """Strategies that no policy ships for, and those for machines that `gensor adapt` measured.
 
-`tests/agents/test_agents_learners.py`, `tests/spaces/test_recorded_policies.py` and `tests/agents/recording/test_adapt.py` train
+`tests/agents/test_agents_learners.py`, `tests/spaces/test_recorded_policies.py` and `tests/agents/recording/test_record.py` train
 some."""
 CERTIFIED = (("gemm(m=64, n=48, k=40)", "h200", "gensor"), ("gemv(m=100, k=333)", "h200", "gensor"),
              ("reduce_sum(m=64, k=400)", "cascade_lake", "gensor"))  # fmt: skip

@@ -1,20 +1,28 @@
-"""The store: nothing acknowledged is lost, whoever writes at the same time and however a writer dies."""
+"""The store of trials: what was measured here stays, older files and imports are read."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agents.recording.store import main
+from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import IMPORTED, Added, Record, Selection, Store
+from gensor_gym.measure.records.imported import _device, fault
+from gensor_gym.measure.records.store import IMPORTED, SCHEMA_VERSION, Added, Record, Selection, Store
+from gensor_gym.measure.records.tables import from_row
 
 OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
 
@@ -148,3 +156,166 @@ def test_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
     child.join()
     assert child.exitcode == 0
     assert store.get("abc", "cpu") == OK
+
+
+OPERATOR = "gemm(m=24, n=32, k=16)"
+FIRST = ConstructionGraph(OPERATOR, "cascade_lake", "extended").initial()
+WIDE = FIRST.row.copy()
+WIDE[:24] = 1 << 20
+HERE = "this machine"
+GOOD: dict[str, Any] = {
+    "operator": OPERATOR, "schedule": str(FIRST), "status": "OK",
+    "samples": [2e-6, 1e-6], "device": "another x4", "digest": "d" * 64, "conditions": {"threads": 4}, "created": 1.7e9,
+}  # fmt: skip
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "no operator": ({"operator": "rm(x=1)"}, "rm"),
+    "another text of it": ({"operator": "gemm(n=32, m=24, k=16)"}, "expected it written as"),
+    "no schedule": ({"schedule": "import os"}, "not a schedule"),
+    "a tile of 0": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[0x", 1)}, "below 1"),
+    "a tile beyond int32": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[99999999999x", 1)}, "int"),
+    "not legal here": ({"schedule": str(Schedule(WIDE)), "device": HERE}, "not legal here"),
+    "a negative time": ({"samples": [1e-6, -1e-6]}, "-1e-06"),
+    "no time at all": ({"samples": [float("nan")]}, "nan"),
+    "an endless time": ({"samples": [float("inf")]}, "inf"),
+    "a time in words": ({"samples": ["1"]}, "expected seconds"),
+    "OK without a sample": ({"samples": []}, "0 samples"),
+    "a huge text": ({"error": "x" * 10_000_000}, "10000000 characters"),
+    "huge conditions": ({"conditions": {"x": "y" * 1_000_000}}, "conditions have"),
+    "conditions that are none": ({"conditions": {}, "device": 7}, "device is 7"),
+    "a date to come": ({"created": time.time() + 1e7}, "not to come"),
+    "a protocol in words": ({"protocol": "2"}, "protocol"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_is_forged_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    change, words = FORGED[name]
+    if change.get("device") == HERE:
+        change = change | {"device": _device()}
+    path, store = tmp_path / "t.jsonl", tmp_path / "s.sqlite"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (GOOD, GOOD | change)))
+    assert main(["import", str(store), str(path)]) == 2
+    said = capsys.readouterr().err
+    assert ("record 2: " in said or "line 2: " in said) and words in said and len(said) < 20_000
+    assert not store.exists()
+
+
+def test_merged_stores_are_looked_at_as_well(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    Store(tmp_path / "b.sqlite").add([from_row(GOOD | {"samples": [-1.0]})])
+    assert main(["merge", str(tmp_path / "a.sqlite"), str(tmp_path / "b.sqlite")]) == 2
+    assert "-1.0" in capsys.readouterr().err
+
+
+def test_what_is_right_is_taken(tmp_path: Path) -> None:
+    for device in ("another x4", _device()):
+        assert fault(from_row(GOOD | {"device": device})) == ""
+    (tmp_path / "t.jsonl").write_text(json.dumps(GOOD) + "\n")
+    assert main(["import", str(tmp_path / "s.sqlite"), str(tmp_path / "t.jsonl")]) == 0
+    assert len(Store(tmp_path / "s.sqlite")) == 1
+
+
+DUMP = Path(__file__).parents[1] / "data" / "store_schema_1.sql"
+"""Forty trials of two protocols, written by the version that had schema 1."""
+
+
+def old_store(path: Path) -> list[tuple]:
+    """A file of schema 1; returns its rows."""
+    with sqlite3.connect(path) as connection:
+        connection.executescript(DUMP.read_text(encoding="utf-8"))
+        rows = connection.execute("SELECT * FROM trials ORDER BY digest").fetchall()
+    connection.close()
+    assert len(rows) == 40
+    return rows
+
+
+def rows_of(path: Path) -> list[tuple]:
+    """Rows as they lie in the file, without the code under test."""
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT * FROM trials ORDER BY digest").fetchall()
+    finally:
+        connection.close()
+
+
+def structure(path: Path) -> list[tuple]:
+    """Columns of the table and the schema's version."""
+    connection = sqlite3.connect(path)
+    try:
+        columns = connection.execute("PRAGMA table_info(trials)").fetchall()
+        return [*columns, *connection.execute("SELECT * FROM meta")]
+    finally:
+        connection.close()
+
+
+def test_trials_are_kept_and_medians_added(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    before = old_store(path)
+    store = Store(path)
+    after = rows_of(path)
+    assert [row[:10] for row in after] == before
+    for row, record in zip(after, sorted(store.records(Selection()), key=lambda r: r.measurement.digest), strict=True):
+        m = record.measurement
+        assert row[10] == (statistics.median(m.samples) if m.status is Status.OK else None)
+    Store(tmp_path / "new.db").close()
+    assert structure(path) == structure(tmp_path / "new.db")
+    assert structure(path)[-1] == ("schema", str(SCHEMA_VERSION))
+    store.put("cpu x2", "op", "s", Measurement(Status.OK, (1.0, 3.0, 2.0), {}, "", "new"))
+    assert len(Store(path)) == 41 and rows_of(path)[-1][10] == 2.0
+
+
+def _open(path: Path, barrier: multiprocessing.synchronize.Barrier, name: int) -> None:
+    barrier.wait()
+    Store(path).put("cpu x2", "op", "s", Measurement(Status.OK, (1.0,), {}, "", f"by {name}"))
+
+
+def test_processes_that_open_it_at_once(tmp_path: Path) -> None:
+    for attempt in range(3):
+        path = tmp_path / f"{attempt}.db"
+        before = old_store(path)
+        context = multiprocessing.get_context("fork")
+        barrier = context.Barrier(4)
+        openers = [context.Process(target=_open, args=(path, barrier, name)) for name in range(4)]
+        for opener in openers:
+            opener.start()
+        for opener in openers:
+            opener.join()
+        assert [opener.exitcode for opener in openers] == [0] * 4
+        after = rows_of(path)
+        assert [row[:10] for row in after if row[0].startswith("digest")] == before and len(after) == 44
+
+
+MIGRATION = """
+import os, signal, sys
+from gensor_gym.measure.records import store
+whole, number = store._median_of, 0
+def counting(status, samples):
+    global number
+    number += 1
+    if number == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(status, samples)
+store._median_of = counting
+store.Store(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("row", [1, 20, 40])
+def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path, row: int) -> None:
+    path = tmp_path / "s.db"
+    before = old_store(path)
+    died = subprocess.run([sys.executable, "-c", MIGRATION, str(path), str(row)], cwd=Path(__file__).parents[2], check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert rows_of(path) == before and structure(path)[-1] == ("schema", "1")
+    assert len(Store(path)) == 40
+    assert [r[:10] for r in rows_of(path)] == before and structure(path)[-1] == ("schema", str(SCHEMA_VERSION))
+
+
+def test_an_error_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    old_store(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE trials SET samples = 'torn' WHERE digest = 'digest-07'")
+    connection.close()
+    with pytest.raises(sqlite3.OperationalError):
+        Store(path)
+    assert structure(path)[-1] == ("schema", "1") and len(rows_of(path)[0]) == 10

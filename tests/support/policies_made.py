@@ -1,14 +1,17 @@
-"""Policies as a training leaves them, with the weights that they begin with, and small operators for them."""
+"""Policies and trainings of a moment: what is trained on and judged by, and the curves that are left."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+from agents.cli.arguments import compose
 from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY, save_tensors
 from agents.policies.training_tasks import bound
+from agents.training.train import settings_of
 from agents.training.trainings import training_of
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
@@ -51,3 +54,18 @@ def _write_card(folder: Path, seed: int, agent: str, settings: dict) -> None:
     }  # fmt: skip
     card |= bound(card["operators"], card["config"]["env"])
     (folder / "card.json").write_text(json.dumps(card))
+
+
+OPERATORS = ["gemm(m=96, n=80, k=64)", "gemv(m=80, k=64)"]
+HELD_OUT = ["gemm(m=64, n=48, k=40)"]
+
+
+def configured(*words: str) -> dict[str, Any]:
+    """Settings by words of `train`, with two small operators to train on and one that is held out."""
+    config = settings_of(compose(list(words), "train"))
+    return config | {"operators": OPERATORS, "eval_operators": HELD_OUT}
+
+
+def curves(folder: Path) -> tuple[str, str]:
+    """Of what was learned and of validation."""
+    return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = (
     "gensor_gym/measure/devices/cuda.py", "gensor_gym/measure/answers/reference_kernels.py", "gensor_gym/codegen/runtime/cuda.py",
     "gensor_gym/codegen/runtime/cuda_arrays.py", "experiments/device/stages/environment.py",
-    "experiments/device/sanitize.py", "gensor_gym/networks/gpu/function.py", "experiments/device/stages/networks.py",
+    "gensor_gym/networks/gpu/function.py", "experiments/device/stages/networks.py",
 )  # fmt: skip
 """Files that call CuPy."""
 NAMES = ("cupy", "self._cupy", "self.module", "module")

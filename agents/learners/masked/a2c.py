@@ -2,7 +2,7 @@
 
 It is MaskablePPO with the settings and the optimiser of A2C, RMSProp, because sb3-contrib has no masked A2C. One epoch of PPO
 with the whole rollout as one batch, without clipping and without normalised advantages, is a step of A2C: the ratio of
-probabilities is 1, and its gradient is that of the log-probability (Huang et al. 2022, arXiv 2205.09123).
+probabilities is 1, and the ratio's gradient is that of the log-probability (Huang et al. 2022, arXiv 2205.09123).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policy and rollout buffer for MaskablePPO that compute the numbers of sb3-contrib's with less work per minibatch.
+"""Policy and rollout buffer for MaskablePPO that compute the same numbers as those of sb3-contrib with less work per minibatch.
 
 Use `MaskablePPO(MaskedPolicy, envs, rollout_buffer_class=MaskedBuffer)`. sb3-contrib builds a distribution object for every
 batch, normalises logits twice, validates arguments and keeps masks as float32. Here logits are masked and normalised once, and
@@ -59,7 +59,7 @@ class MaskedBuffer(MaskableRolloutBuffer):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env: Any = None
     ) -> MaskableRolloutBufferSamples:
-        """Return the minibatch at the indices `batch_inds`. torch gathers the rows, because it is faster than NumPy at this."""
+        """Return the minibatch at the indices `batch_inds`. torch gathers the rows, because it is faster at this than NumPy."""
         chosen = torch.from_numpy(batch_inds)
         flat = (self.values, self.log_probs, self.advantages, self.returns)
         values, logs, advantages, returns = (torch.from_numpy(column).flatten()[chosen] for column in flat)

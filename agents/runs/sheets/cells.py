@@ -31,7 +31,7 @@ class Cell:
 
 
 Given = str | Cell
-"""A cell, or a text that stands for a cell without numbers."""
+"""Type of a cell, or of a text that stands for a cell without numbers."""
 NOTHING = Cell("-")
 
 

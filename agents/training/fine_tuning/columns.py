@@ -115,7 +115,7 @@ class MeasuredLearner(ColumnLearner):
         """The two rounds of measuring: (number of kernels to measure, temperature at which the policy draws them)."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """Return the seconds of the programs with choices `chosen`, one per column, as the task's judge has or predicts them."""
+        """Return the seconds, measured or predicted by the task's judge, of programs with the choices `chosen` per column."""
         return self.judges[choices].seconds(choices.rows(chosen))
 
     def given(self, choices: Choices) -> Given:

@@ -69,7 +69,7 @@ class Timings:
         return float(found["reward"]) - _modelled(graph, model_s) - (float(np.mean(ran)) if ran else 0.0)
 
     def line(self, graph: ConstructionGraph, schedule: Schedule, model_s: float) -> dict[str, Any]:
-        """Return the line of a program's kernel in the file, which is measured first if it is new.
+        """Return the file's line about a program's kernel, after measuring a kernel that is new.
 
         `model_s` is the program's time by the model.
         """

@@ -30,9 +30,9 @@ FLOPS, BYTES = (2e4, 1e9), (4e3, 32e6)
 They allow microseconds to tens of milliseconds on one core.
 """
 FROZEN, EPILOGUES = 0.5, (("bias",), ("bias", "relu"), ("bias", "gelu"), ("relu",))
-"""Share of matrix products and convolutions that have constant weights, as in networks; epilogues, given to half of them."""
+"""Share of matrix products and convolutions that have constant weights, as in networks; epilogues, which half of them have."""
 ADDED = {"unseen_2": 64, "unseen_validation": 32, "unrecorded": 400}
-"""Later part -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
+"""Part that was added later -> number of operators. They are of the classes UNSEEN, and their times are not recorded.
 
 Policies are trained on `unrecorded`, with times predicted by models of time.
 """
@@ -67,7 +67,7 @@ def chosen(seed: int = SEED) -> list[Chosen]:
 def added(seed: int = SEED) -> list[Chosen]:
     """Return the operators of the parts that were added later (`ADDED`), in a random order.
 
-    None is near an operator of `chosen` or of an earlier one of these parts.
+    No operator is near an operator of `chosen` or of an earlier one of these parts.
     """
     apart = [*operators.resolve(["split/v2/test"]), *(one.operator for one in chosen(seed))]
     found = list[Chosen]()

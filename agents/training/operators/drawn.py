@@ -39,7 +39,7 @@ Draw = Callable[[np.random.Generator], dict[str, int]]
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
     """Draw the training operators that the configuration `drawn` requests.
 
-    None is within a factor of two on every axis of an operator of `drawn.apart`, or of a held-out part of split v1.
+    No operator is within a factor of two on every axis of an operator of `drawn.apart`, or of a held-out part of split v1.
     ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}

@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 _FIXED = ("r", "s", "stride", "padding", "dilation", "groups", "dtype", "name")
 """Arguments that a variant keeps, because they define the kind of operator and not its size."""
 _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
-"""Divisors for varied extents, which are often made a multiple of one of them, as published shapes usually are."""
+"""Usual sizes: a varied extent is often made a multiple of one of them, as published shapes usually are."""
 
 
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:

@@ -68,7 +68,7 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
     """Copy the rows `theirs` to the beginning of a buffer's column `mine`.
 
-    ValueError if their shape or type differs or they are too many.
+    ValueError if their shape or type differs, or if they are more than the column's rows.
     """
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")

@@ -1,6 +1,6 @@
 """Follow a training's curves for W&B and TensorBoard while it runs, by reading the files that it writes.
 
-A separate thread reads them, so that neither the numbers nor the end of the training depend on it.
+A separate thread reads the files, so that neither the numbers nor the end of the training depend on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Board(Protocol):
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
     """Send new rows of growing files to displays during the `with` block, and the remaining rows at its end.
 
-    A board is paired with a number of steps. It gets all later rows, each once, in the order of `steps`.
+    Each display (board) comes with a number of steps. It gets all later rows, each once, in the order of `steps`.
     """
     pairs = [(board, dict.fromkeys(files, after)) for board, after in boards]
     over = threading.Event()

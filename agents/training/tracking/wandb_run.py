@@ -15,7 +15,7 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """Check that W&B accepts the user's key if runs are sent online. It never prompts.
+    """Check that W&B accepts the user's key if runs are sent online. This never prompts.
 
     ValueError if the key is not accepted.
     """

@@ -96,13 +96,13 @@ def overall(rows: Sequence[Row]) -> Row:
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):
         least = min(rows, key=lambda row: row[name]["median"])
-        line[name] = _mean([row["ratios"][row["counts"] + suffix] for row in rows])
+        line[name] = geometric_mean([row["ratios"][row["counts"] + suffix] for row in rows])
         line[f"least_{name}"] = {"operator": least["operator"], **least[name]}
-    line["called_over_best"] = _mean([row["ratios"][CALLED] for row in rows])
+    line["called_over_best"] = geometric_mean([row["ratios"][CALLED] for row in rows])
     return line
 
 
-def _mean(ratios: Sequence[list[float]]) -> dict[str, float]:
+def geometric_mean(ratios: Sequence[list[float]]) -> dict[str, float]:
     """Return the geometric mean over operators of the median ratio over rounds, with its bootstrap interval."""
     logs = np.log(np.array(ratios))
     low, high = bootstrap(_mean_of_medians, logs)
@@ -146,9 +146,9 @@ def run(config: DictConfig, emit: Lines) -> None:
             _draw(timed_rows, threads, folder / "fused.png")
 
 
-def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
+def versions_of(sides: Iterable[str], packages: Mapping[str, str] = PACKAGES) -> dict[str, str | None]:
     """Return the installed version of each package that these libraries need; None for a package that is not installed."""
-    versions: dict[str, str | None] = {PACKAGES[name]: None for name in sides if name in PACKAGES}
+    versions: dict[str, str | None] = {packages[name]: None for name in sides if name in packages}
     for package in versions:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)

@@ -124,20 +124,47 @@ def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
     import onnxruntime
 
-    in_int8 = asked.get("dtype") == INT8
-    if in_int8:
-        module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
-    model = io.BytesIO()
-    names = [f"x{place}" for place in range(len(inputs))]
-    # The newer exporter needs another package.
-    torch.onnx.export(module, inputs, model, input_names=names, dynamo=False)  # type: ignore[arg-type]
+    text, given = _onnx_of(asked, module, inputs)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    given = {name: one.numpy() for name, one in zip(names, inputs, strict=True)}
-    text = quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()
     session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
     return Ways({"called": lambda: session.run(None, given)})
+
+
+def _onnx_of(
+    asked: dict[str, Any], module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> tuple[bytes, dict[str, np.ndarray]]:
+    """Return (ONNX model, inputs by name); in int8, ONNX Runtime's tool quantises the float32 network."""
+    in_int8, model = asked.get("dtype") == INT8, io.BytesIO()
+    if in_int8:
+        module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
+    given = {f"x{place}": one.numpy() for place, one in enumerate(inputs)}
+    # The newer exporter needs another package.
+    torch.onnx.export(module, inputs, model, input_names=[*given], dynamo=False)  # type: ignore[arg-type]
+    return (quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()), given
+
+
+def _openvino(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
+    import openvino
+
+    settings = {
+        "INFERENCE_NUM_THREADS": asked["threads"], "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32" if asked.get("dtype", "float32") in ("float32", INT8) else "bf16",
+    }  # fmt: skip
+    if asked.get("dtype") == INT8:
+        text, _ = _onnx_of(asked, module, inputs)
+        model = openvino.Core().read_model(io.BytesIO(text))
+    else:
+        model = openvino.convert_model(module, example_input=inputs)
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    given = [one.numpy() for one in inputs]
+
+    def call() -> list[np.ndarray]:
+        found = request.infer(given)
+        return [found[place] for place in range(len(found))]
+
+    return Ways({"called": call})
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
@@ -198,6 +225,7 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 
 SIDES: dict[str, Sides] = {
     OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
 }  # fmt: skip
 """Side -> function that prepares a network in the side's library and returns the ways to call it."""
 

@@ -23,7 +23,7 @@ from agents.runs.sheets.cells import percent, seconds
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.networks.suite import MODULE, check_names
+from experiments.benches.networks.suite import MODULE, checked_names
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -159,15 +159,16 @@ def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def run(config: DictConfig, emit: Lines) -> None:
     """Profile each network that the configuration names: emit its lines and show its table."""
     settings, folder = config.profile, Path(config.output)
-    check_names(settings, "profile")
+    names = checked_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
     if settings.below is not None:
         check_positive(settings, "below", of="profile.")
     threads = settings.threads or usable_cores()
     emit(kind="machine", threads=threads, calls=settings.calls, **machine())
-    for name in settings.names:
+    for name in names:
         row: dict[str, Any] = {"network": name, "batch": settings.batch, "threads": threads, "plan": settings.plan}
-        asked = {key: settings[key] for key in ("plan", "batch", "trials", "calls", "arena")}
+        row |= {"dtype": settings.dtype} if settings.dtype != "float32" else {}
+        asked = {key: settings[key] for key in ("plan", "batch", "trials", "calls", "arena", "dtype")}
         steal = Steal()
         try:
             found = _profiled({**asked, "network": name, "threads": threads, "seed": config.seed}, settings.limit_s, folder)

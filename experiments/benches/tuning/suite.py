@@ -24,7 +24,7 @@ from agents.networks import CompiledNetwork
 from agents.runs.sheets.cells import seconds
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.networks.suite import check_names
+from experiments.benches.networks.suite import checked_names
 from experiments.common import style
 from experiments.comparison.summary import interval
 from experiments.networks.again import compiled_again
@@ -123,12 +123,12 @@ FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", 
 def run(config: DictConfig, emit: Lines) -> None:
     """Search for the kernels of each network: emit its lines and draw its figure; then show a table of all networks."""
     settings, folder = config.tuning, Path(config.output)
-    check_names(settings, "tuning")
+    names = checked_names(settings, "tuning")
     check_whole(settings, 1, "rounds", "batch", "most_trials", of="tuning.")
     check_positive(settings, "seconds", of="tuning.")
     emit(kind="machine", rounds=settings.rounds, **machine())
     rows: list[dict[str, Any]] = []
-    for name in settings.names:
+    for name in names:
         steal = Steal()
         with TemporaryDirectory(prefix="gensor_gym-tuning-") as store:
             points, found = tuned(name, settings, config.seed, Path(store) / "trials")

@@ -38,7 +38,7 @@ from gensor_gym.operators.types import ITEM_BYTES
 PREPACKED = "gg_prepacked"
 """Name of the entry of a kernel with packed weights.
 
-It reads weights that the entry `PACKS` has packed into the workspace.
+The entry reads weights that the entry `PACKS` has packed into the workspace.
 """
 LINE = 64
 """Size of a cache line in bytes, to which buffers in the workspace are aligned."""

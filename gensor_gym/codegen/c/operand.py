@@ -19,7 +19,7 @@ Row = tuple[int, ...]
 """Index of a row of accumulators along every axis of the register tile (`LoopPlan.rows`)."""
 SCALAR = Chunk(0, 1)
 Term = tuple[int, str]
-"""(coefficient, C name)."""
+"""A term of a sum: (coefficient, C name)."""
 Point = Mapping[int, int]
 """Indices along reduction axes whose loops are fully unrolled: axis -> index."""
 Address = tuple[str, int]
@@ -141,7 +141,7 @@ class Limit:
         return True if low >= 0 and high < size else False if high < 0 or low >= size else None
 
     def text(self, shift: int) -> str:
-        """Return the C text of a masked helper's arguments index and size, for a first lane `shift` elements further on."""
+        """Return the C text of a masked helper's arguments index and size, for reads that begin `shift` elements later."""
         return f"{linear(self.terms, self.constant + shift)}, {self.size}"
 
 
@@ -256,7 +256,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """Return the C condition that the row is inside the view along guarded dimensions without lanes.
+        """Return the C condition that the row is inside the view along the guarded dimensions that lanes do not index.
 
         The result is a bool if the condition is constant.
         """
@@ -289,7 +289,7 @@ class Reader:
     def limit(
         self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
     ) -> Limit | None:
-        """Return the limit of reads along a vector's lanes, or None; `more` elements past the last lane's are also read."""
+        """Return the limit of reads along a vector's lanes, None without a limit; `more` elements past the last are also read."""
         if operand.packing is not None:
             return None
         plan, vector, found = self.plan, self.plan.vector, list[Limit]()

@@ -52,7 +52,7 @@ class LoopPlan:
 
     @property
     def op(self) -> Operator:
-        """The operator."""
+        """The program's operator."""
         return self.program.operator
 
     @property

@@ -37,7 +37,7 @@ class Lines:
 
     @contextmanager
     def blocks(self, heads: Iterable[str]) -> Iterator[None]:
-        """Write nested blocks with these heads, outermost first, around the lines that are added within the `with` block."""
+        """Write nested blocks with `heads`, outermost first, around the lines that are added within the `with` block."""
         heads = list(heads)
         for head in heads:
             self.add(head + " {")

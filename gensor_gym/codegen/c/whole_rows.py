@@ -28,11 +28,11 @@ class WholeRows:
     computation: Computation
     """The whole computation: the product and the operations on its rows."""
     order: tuple[int, ...]
-    """Index among the computation's inputs of every operand of the product."""
+    """For every operand of the product, its index among the computation's inputs."""
     output: str
     """C text of the product's output; empty if the output is in the workspace, in `value_bytes` bytes."""
     fields: tuple[str, ...]
-    """C declarations of members that `struct call` has in addition."""
+    """C declarations of additional members of `struct call`."""
     given: tuple[str, ...]
     """C initialisers of the additional members of `struct call`."""
     value_names: tuple[str, ...]

@@ -14,7 +14,7 @@ class Dialect:
     """
 
     language = "cuda"
-    """Value of `Kernel.language` for kernels in this language, the name of its target."""
+    """Value of `Kernel.language` for kernels in this language."""
     title = "CUDA"
     """Name of the language in error messages."""
     head = ""

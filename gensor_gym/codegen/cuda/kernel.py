@@ -15,7 +15,7 @@ from gensor_gym.operators.traits import is_product
 def kernel_text(
     plan: BlockPlan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
 ) -> str:
-    """Return the C text of a kernel with this body.
+    """Return the C text of a kernel with the body `body`.
 
     Its parameters are tensor maps, all inputs, the output and the workspace.
 
@@ -37,8 +37,8 @@ def launch_bounds(plan: BlockPlan) -> str:
     """Return the C text of the arguments of `__launch_bounds__`: threads and, for some products, blocks per multiprocessor.
 
     The number of blocks that run at the same time limits a thread's registers to its share. A product whose operands all come
-    through shared memory gets this limit, because it needs few registers besides those that the model counts: accumulators,
-    fragments and copies. Other kernels also have loads in flight, whose registers would spill under the limit.
+    through shared memory gets this limit, because it needs few registers besides those that `graph.resources` counts:
+    accumulators, fragments and copies. Other kernels also have loads in flight, whose registers would spill under the limit.
     """
     held = all(plan.staged) and is_product(plan.op)
     return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)

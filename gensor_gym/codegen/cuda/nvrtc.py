@@ -97,7 +97,7 @@ def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
 
 
 def keep_cubin(kernel: Kernel, compiled: CompiledKernel) -> None:
-    """Cache a cubin that the same version of NVRTC compiled from a kernel elsewhere, so that `compile_cubin` finds it."""
+    """Cache a kernel's cubin, which the same version of NVRTC compiled on any machine, so that `compile_cubin` finds it."""
     _write(_key(kernel.in_language("cuda").source, kernel.arch), compiled)
 
 
@@ -168,7 +168,7 @@ def parse_log(log: str) -> tuple[int, int, int]:
 
 
 def _read(key: str) -> CompiledKernel | None:
-    """Return the cached compilation with a key.
+    """Return the compilation that is cached under `key`.
 
     The result is None if the cache's entry is missing or incomplete, or if other users can write to it.
     """

@@ -35,7 +35,7 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 
 """
-"""Asynchronous copies from global to shared memory (sm_80 and newer)."""
+"""C text of functions that copy asynchronously from global to shared memory (sm_80 and newer)."""
 
 
 def _load_matrices(name: str, kind: str, count: int) -> str:
@@ -155,7 +155,7 @@ FUNCTIONS: dict[str, str] = {
 }}
 """,
 }
-"""Device functions by name."""
+"""C text of device functions, by name."""
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:

@@ -36,9 +36,9 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
 
 
 def written(one: Exports, target: Path) -> tuple[Path, dict[str, Any]]:
-    """Write a kernel's cubin and source to a folder. (path of the cubin, the kernel's part of the manifest).
+    """Write a kernel's cubin and source to a folder. Return (path of the cubin, the kernel's part of the manifest).
 
-    `spill_bytes` are bytes of register spills, stores and loads.
+    The manifest's `spill_bytes` are bytes of register spills, stores and loads.
     """
     compiled, path = nvrtc.compile_cubin(one.kernel), target / f"{one.name}.cubin"
     path.write_bytes(compiled.cubin)

@@ -62,7 +62,7 @@ def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
 def kind_name(op: Operator) -> str:
     """Return the name of an operator's kind, an identifier.
 
-    It has the operator's name, textual arguments, number of dimensions and epilogue stages.
+    It consists of the operator's name, textual arguments, number of dimensions and epilogue stages.
     """
     words = [str(value) for _, value in op.arguments if isinstance(value, str)]
     ranks = [f"{len(op.output.shape)}d"] if _variadic(op.name) else []

@@ -129,7 +129,7 @@ class Whole:
     c, nbytes = "int64_t", 8
 
     def number(self, value: float) -> str:
-        """Return the C constant of a number; infinities are the ends of the integers' range."""
+        """Return the C constant of a number; an infinity becomes the end of the range of int64."""
         made = whole_number(value)
         return "INT64_MIN" if made == LEAST else f"INT64_C({made})" if made >= 0 else f"(-INT64_C({-made}))"
 

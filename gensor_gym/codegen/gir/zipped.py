@@ -1,6 +1,7 @@
 """C text that interleaves two parts of a tensor: rows of two columns, in which each column is contiguous along the rows.
 
-Such are the pixels of a transposed convolution with stride 2. A row is too short for a vector, so vectors lie along the rows.
+An example is the pixels of a transposed convolution with stride 2. A row is too short for a vector, so vectors lie along the
+rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _WIDTHS = (4, 8)
 
 
 def is_zipped(nest: RowNest, kernel: KernelGraph, rows: int) -> bool:
-    """Whether a kernel copies two turned columns of float32 side by side, and its steps of `rows` rows are one vector each."""
+    """Return whether a kernel interleaves two contiguous columns of float32, in steps of `rows` rows that are a vector each."""
     if nest.columns != 2 or nest.parts > 1 or nest.graph.whole or rows not in _WIDTHS or nest.row_extents[-1:] == ():
         return False
     if kernel.before or len(kernel.passes) != 1 or kernel.passes[0].after or len(along := kernel.passes[0].along) != 2:
@@ -29,7 +30,7 @@ def is_zipped(nest: RowNest, kernel: KernelGraph, rows: int) -> bool:
 
 
 def zipped(rows: int, source: str, column: int, target: str) -> list[str]:
-    """C statements that copy `rows` rows; the columns are `column` elements apart at `source` and alternate at `target`."""
+    """Return C statements that copy `rows` rows; the columns are `column` elements apart at `source`, interleaved at `target`."""
     found = [f"const vec{rows} even = load_{rows}({source}), odd = load_{rows}({source} + {column});"]
     for half in range(2):
         lanes = ", ".join(str(lane // 2 + lane % 2 * rows) for lane in range(half * rows, (half + 1) * rows))

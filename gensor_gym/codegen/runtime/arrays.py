@@ -50,7 +50,7 @@ class Signature:
     def __init__(self, op: Computation) -> None:
         """Prepare the checks of an operator's arrays.
 
-        `given` and `made` are lists of (shape, dtype), of inputs and of outputs; `shape`, `dtype` are the first output's.
+        The attributes `given` and `made` list (shape, dtype) of inputs and outputs; `shape`, `dtype` are the first output's.
         """
         self.op = op
         self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
@@ -67,7 +67,7 @@ class Signature:
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
         """Return the inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
 
-        An input that is not dense or not aligned is copied or, if `copy` is False, a ValueError.
+        An input that is not dense or not aligned is copied or, if `copy` is False, raises ValueError.
         """
         arrays = []
         for array, (tensor, shape, dtype, name) in zip(self.read(values), self._inputs, strict=True):

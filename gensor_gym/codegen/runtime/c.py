@@ -115,7 +115,7 @@ class NativeFunction:
     def bind(self, *arrays: Any) -> BoundNative:
         """Return a function without arguments that runs the kernel on `arrays` (inputs, then outputs if given) without checks.
 
-        The arrays are checked here: ValueError as for a call, and for an input that would have to be copied.
+        `bind` checks the arrays: ValueError as in `__call__`, and for an input that would have to be copied.
         """
         given, out = self.signature.split(arrays)
         inputs = self.signature.inputs(given, copy=False)

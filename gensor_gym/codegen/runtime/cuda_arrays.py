@@ -46,7 +46,7 @@ class DeviceArrays:
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[Any]:
         """Return the inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
 
-        Inputs that are on the host, not dense or not aligned are copied or, if `copy` is False, a ValueError.
+        Inputs that are on the host, not dense or not aligned are copied or, if `copy` is False, raise ValueError.
         """
         self.signature.check_number(values)
         if (current := int(self._cupy.cuda.Device().id)) != self._device:

@@ -1,7 +1,7 @@
 """Bytes that generated C loads into each cache. Compiled.
 
-They are found by a walk over the loop nest, from the register tile outwards. A loop whose data fit a cache loads every line once.
-If they do not fit, a loop that indexes a tensor loads all of it again. So does a loop that does not index the tensor, if it
+A walk over the loop nest, from the register tile outwards, finds them. A loop whose data fit a cache loads every line once.
+If the data do not fit, a loop that indexes a tensor loads all of it again. So does a loop that does not index the tensor, if it
 contains a loop whose data do not fit and that indexes the tensor. Data that fit entirely stay from one call to the next (timing
 is warm). Between clearly fitting and clearly not fitting, both cases are interpolated, because real caches have no sharp edge.
 """
@@ -39,9 +39,9 @@ LINE = 64.0
 PAGE = 4096
 """Bytes between addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
-"""Shares of a cache's size: data of at most the first stay in the cache, data beyond the second do not."""
+"""Shares of a cache's size: data of at most the first share stay in the cache, data beyond the second do not."""
 CROWDED = 0.5
-"""Share of the ways of L1 from which on neighbouring rows begin to evict each other."""
+"""Share of the ways of L1 from which on neighbouring rows evict each other."""
 WRITTEN = 2.0
 """Transfers of a line that is written: it is fetched and written back."""
 
@@ -131,7 +131,7 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
     """Return how often a line of an unpacked operand is loaded into L1 while the rows of a register tile advance together.
 
-    It is more than once if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
+    The result exceeds 1 if rows evict each other: rows a multiple of a page apart share a set of L1, which has one entry per way.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:

@@ -1,4 +1,4 @@
-"""Copies of operands that generated C makes before it computes: which are copied, how often, and the cycles. Compiled."""
+"""Copies of operands that generated C makes before it computes: which operands, how often, and the cycles. Compiled."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Number of accumulators beyond which a window over channels lacks registers, and the factor by which its steps are then slower.
-The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms
-with 21 accumulators, 2.0 to 2.5 ms with 28."""
+"""Number of accumulators beyond which a window over channels lacks registers, and the factor by which its reduction steps are
+then slower. The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels
+took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28."""
 
 
 @lean
@@ -96,7 +96,7 @@ def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Return the cycles of all threads together: (FMA, issue, stalls and calls)."""
+    """Return the cycles of all threads together as (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
     if _spills(row, rows * vectors, ints):
@@ -121,8 +121,8 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
     """Predict the time of a legal CPU program in seconds.
 
-    `written` is the program's row. `terms` receives the terms of the time. Working memory: `row` int32 [ROW] for the code's
-    tiles, `walk` float64 [WALK] for the walk through the caches.
+    `written` is the program's row. `terms` receives the terms of the time. Working memory: `row` int32 [ROW] for the generated
+    code's tiles, `walk` float64 [WALK] for the walk through the caches.
     """
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)

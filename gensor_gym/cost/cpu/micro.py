@@ -153,7 +153,7 @@ def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Return how many slots of the load ports one row of an operand takes.
 
-    It is read by a broadcast, by vectors, by lanes two apart, or by lanes gathered one by one.
+    The row is read by a broadcast, by vectors, by lanes two apart, or by lanes gathered one by one.
     """
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 0:
@@ -172,7 +172,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
     """Return the share of an operand's contiguous vectors that straddle two cache lines.
 
-    They do if they do not start at the start of a line.
+    Vectors do if they do not start at the start of a line.
     """
     item = ints[ITEM + tensor]
     if row[TILE + slot] * item < LINE:
@@ -311,7 +311,7 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
     """Return the number of prefetches per reduction point: all vectors of one operand.
 
-    Both the vector axis and the inner loop index this operand; of several such operands, it has the most rows.
+    Both the vector axis and the inner loop index this operand; if several operands qualify, the one with the most rows counts.
     """
     inner, most = innermost(slot, ints), 0.0
     for t in range(ints[NUM_READS]):
@@ -331,7 +331,7 @@ def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fold_cycles(rows, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Return the cycles that it takes to add up the lanes of all rows of accumulators.
+    """Return the cycles to add up the lanes of all rows of accumulators.
 
     Rows form groups of a power of two, and each group takes a tree of shuffles.
     """

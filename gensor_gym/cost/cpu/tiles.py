@@ -139,7 +139,7 @@ def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _is_one(row, level, ints):  # noqa: ANN001, ANN201
-    """Whether the tile of a level is a single register tile along all spatial axes."""
+    """Whether the tile of a memory level is a single register tile along all spatial axes."""
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if row[TILE + level * MAX_AXES + axis] != row[TILE + axis]:
             return False

@@ -49,7 +49,7 @@ def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return how many elements one load of a thread takes: along a row of the reduction, or along neighbouring outputs."""
+    """Return the number of elements in one load of a thread: along a row of the reduction, or along neighbouring outputs."""
     axis = reduced_axis(tensor, ints)
     run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
     width = widest_copy(row, tensor, ints)
@@ -88,7 +88,7 @@ def is_anything_staged(ints):  # noqa: ANN001, ANN201
 def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
     """Return how many lines of L1 a warp touches by one load or store of `words` elements per thread.
 
-    It is at least one per 128 bytes.
+    At least one line per 128 bytes.
     """
     item, lines = ints[ITEM + tensor], 1
     left, reach = lanes_to_place(row), words * item
@@ -119,7 +119,7 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the cost of a warp's loads, in one step, of an operand that does not go through shared memory.
+    """Return the cost of a warp's loads, in one reduction step, of an operand that does not go through shared memory.
 
     The result is (cycles of L1, number of batches of loads that wait for memory one after another).
     """
@@ -137,7 +137,7 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
     """Return the bytes requested from L2 for each element of an operand that does not go through shared memory.
 
-    `each` are the bytes without L1; `room` bytes of L1 for the block reduce them.
+    `each` is their number without L1; `room` bytes of L1 for the block reduce it.
     """
     item = ints[ITEM + tensor]
     if each <= item:

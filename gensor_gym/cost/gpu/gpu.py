@@ -140,7 +140,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """Return (blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction).
+    """Return (number of blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction).
 
     `places` is the number of blocks that the device runs at once.
     """
@@ -153,7 +153,7 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Return how many blocks are launched: all, or with a persistent kernel as many as the device runs at once (`places`)."""
+    """Return how many of `blocks` are launched: all, or for a persistent kernel at most `places`, those that run at once."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 
@@ -174,7 +174,7 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
-    """Return the cycles of a block by itself: (a step, its first loads, its last stores).
+    """Return the cycles of a block by itself as (one reduction step, its first loads, its last stores).
 
     The work of a step takes `work` cycles. The first step's tiles arrive at all blocks of a wave at once, which takes `arrival`
     cycles. Loads take the latency of memory; with more stages they are issued that many steps earlier. Fragments that are not
@@ -209,7 +209,7 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 def layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     """Return the seconds of the kernel that rearranges operands for a wgmma kernel; 0 if none runs.
 
-    It lays out operands of a convolution, or transposes B.
+    The kernel lays out operands of a convolution, or transposes B.
     """
     if row[TENSOR_CORE] < 2 or ints[MOVED] == 0:
         return 0.0
@@ -248,10 +248,10 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
-    """Return three counts of cycles for all blocks: run in waves, spread evenly, lost to an uneven last wave.
+    """Return three counts of cycles for all blocks: if run in waves, if spread evenly, and lost to an uneven last wave.
 
-    A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
-    which other blocks hide.
+    A reduction step takes `busy` cycles next to other blocks and `alone` cycles by itself. A block by itself also pays `ramp`
+    cycles at both ends, which other blocks hide.
     """
     full = blocks // (units * resident)
     rest = blocks - full * units * resident

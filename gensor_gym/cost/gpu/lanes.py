@@ -26,9 +26,9 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Return how many threads of a warp are next to each other along a spatial axis, by knob warp_tile.
+    """Return how many threads of a warp are next to each other along a spatial axis, by knob `warp_tile`.
 
-    Without a patch of threads, innermost axes fill first.
+    Without a patch of threads, lanes fill innermost axes first.
     """
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
@@ -99,9 +99,9 @@ def inner_tile(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return how many elements one load of a thread takes: the largest power of two, at most 4, that divides its run.
+    """Return the number of elements in one load of a thread: the largest power of two, at most 4, that divides the thread's run.
 
-    The run is the contiguous elements that it reads. It is 1 for a window, because its rows shift.
+    The run is the contiguous elements that the thread reads. The result is 1 for a window, because its rows shift.
     """
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
@@ -126,7 +126,7 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def padding(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the padding per row of a tile in shared memory, in elements; 0 unless shared_layout = 1.
+    """Return the padding per row of a tile in shared memory, in elements; 0 unless `shared_layout` = 1.
 
     It is 4 if several elements are copied or read at once, else 1.
     """
@@ -139,7 +139,7 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     """Return how many wavefronts a warp's store to shared memory takes, if the tile's rows are transposed in the tensor.
 
-    Elements are stored one by one. Neighbouring lanes copy neighbouring elements of the tensor. Those along its inner dimensions
+    Elements are stored one by one. Neighbouring lanes copy neighbouring elements of the tensor. Lanes along its inner dimensions
     store to different rows of the tile, all others contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
@@ -160,7 +160,7 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return how many wavefronts of 128 bytes a warp takes to load its threads' operands from shared memory, per point.
+    """Return how many wavefronts of 128 bytes a warp takes to load its threads' operands from shared memory, per reduction point.
 
     Each load takes at least one wavefront for every 32 distinct words, times the conflict degree of the lanes' stride in banks of
     4 bytes (1 if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes share an

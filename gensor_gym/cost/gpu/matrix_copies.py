@@ -73,7 +73,7 @@ def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
-    """Return the cost of copying an operand's tile to shared memory in one step.
+    """Return the cost of copying an operand's tile to shared memory in one reduction step.
 
     The result is (instructions per thread, wavefronts per block, successive waits for L2).
     """

@@ -16,23 +16,23 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
     """Whether blocks take equal shares of all reduction steps, instead of whole tiles.
 
-    There are `blocks` tiles with `steps` steps each; `places` blocks run at a time.
+    There are `blocks` output tiles, each with `steps` steps; the device runs `places` blocks at a time.
     """
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Return how many blocks share all steps, in whole clusters: as many as run at a time, each with at least one step."""
+    """Return how many blocks share the steps of `blocks` tiles, in whole clusters: at most `places`, each with a step or more."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 
 
 @lean
 def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
-    """Return how many partial tiles must be added up, if `blocks` tiles are cut into `shares` shares of all their steps.
+    """Return how many partial tiles must be added up, if the steps of `blocks` tiles are cut into `shares` equal shares.
 
-    A tile with c > 0 cuts has c + 1 parts. A tile without a cut has none to add.
+    A tile with c > 0 cuts has c + 1 parts; a tile without a cut has nothing to add.
     """
     return min(2 * shares, blocks + shares)
 
@@ -41,7 +41,8 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
     """Return the seconds to store partial tiles in the workspace and add them up, 4 bytes a sum.
 
-    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks' parts.
+    All parts are written and read once. A tile's last block waits for its own store, for the counter, and for other blocks'
+    parts.
     """
     moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]

@@ -45,7 +45,7 @@ from gensor_gym.graph.tables.tables import (
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0
-"""Cycles from one FFMA to the next that depends on it, since Volta."""
+"""Cycles from one FFMA to the next that depends on it, on Volta and newer GPUs."""
 LOOP = 30.0
 """Number of instructions of an iteration of the loop over reduction points, besides its arithmetic and loads, if it is not fully
 unrolled: addresses, moves, branch."""
@@ -87,7 +87,7 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """Return the cost of copying a tile to shared memory in one step, on CUDA cores.
+    """Return the cost of copying a tile to shared memory in one reduction step, on CUDA cores.
 
     The result is (instructions per thread, wavefronts per block, successive waits for memory). Rows that are transposed relative
     to the tensor (A of a product) are stored element by element. Neighbouring lanes copy neighbouring elements of the tensor, and
@@ -129,8 +129,8 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
     """Return how many memory latencies a thread waits while it copies a tile through registers.
 
-    A load waits for half a latency (`GUARDED_WAIT`) if it is under a branch, because the tensor is padded, else for 1/8. The
-    result is 0 if there are several stages, which hide the waits.
+    A load waits for half a latency (`GUARDED_WAIT`) if it is under a branch, because the tensor is padded, else for an eighth.
+    The result is 0 if there are several stages, which hide the waits.
     """
     if row[STAGES] > 0:
         return 0.0
@@ -141,7 +141,7 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Return how many elements of a window a thread loads from shared memory, divided by the elements that it uses.
 
-    Neighbouring points of the unrolled loop share elements. Knob unroll applies to the innermost loops first.
+    Neighbouring points of the unrolled loop share elements. Knob `unroll` applies to the innermost loops first.
     """
     if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
         return 1.0
@@ -179,8 +179,8 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
     """Return the cost of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic alone, waits).
 
-    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are a number of latencies
-    of memory.
+    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are counted in
+    latencies of memory.
     """
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32

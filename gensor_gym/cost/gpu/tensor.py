@@ -46,8 +46,8 @@ LOOP, STEP = 30.0, 20.0
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
     """Return the cost of a block's step on tensor cores: (pipes, issue slots, wavefronts, arithmetic alone, waits).
 
-    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are a number of latencies
-    of memory.
+    The first four are cycles; arithmetic alone is that of a block without others next to it. The waits are counted in
+    latencies of memory.
     """
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
@@ -63,7 +63,8 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 def narrow_share(columns):  # noqa: ANN001, ANN201
     """Return the share of its full rate that a wgmma with `columns` columns reaches.
 
-    A straight line through figures of arXiv 2402.13499: 21, 38 and 63 percent for 8, 16 and 32 columns, all of it from 64 on.
+    The share is a straight line through figures of arXiv 2402.13499: 21, 38 and 63 percent for 8, 16 and 32 columns, all of it
+    from 64 on.
     """
     return min(1.0, 0.06 + 0.0187 * columns)
 
@@ -73,7 +74,7 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
     """Return the cost of a step by mma.sync: (issue slots, wavefronts, cycles of a block alone, waits for memory).
 
     Every warp loads its fragments of A and B again for each k of an instruction (ldmatrix: 512 bytes each; without padding or
-    swizzle, rows of a power of two share few banks). Single bytes of B are combined one by one. 8-bit floats that are widened
+    swizzle, rows of a power of two share few banks). Bytes of B are combined one by one. 8-bit floats that are widened
     take two conversions per register, and four sums per product are added outside tensor cores (SASS of sm_90).
     """
     warps = workers_of(row, ints)

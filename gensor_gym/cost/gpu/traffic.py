@@ -125,8 +125,8 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Return the distinct bytes of a tensor that the blocks of one wave (all blocks that run at once) touch.
 
-    They are counted over the whole reduction. Blocks follow each other along the innermost axis first. With raster R, a column of
-    R blocks comes before the next column; with clusters of C blocks, a column of C blocks.
+    The bytes are counted over the whole reduction. Blocks follow each other along the innermost axis first. With raster R, a
+    column of R blocks comes before the next column; with clusters of C blocks, a column of C blocks.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0

@@ -23,7 +23,7 @@ OK = Status.OK.value
 class Paid(NamedTuple):
     """Result of evaluating N programs, one per chosen episode.
 
-    `gains` float64 [N] is by how much the final reward R exceeds the best R of the episode so far (0 if it does not), `seconds`
+    `gains` float64 [N] is the excess of the final reward R over the best R of the episode so far (0 if R is lower), `seconds`
     float64 [N] the programs' times, and `statuses` their N status names.
     """
 
@@ -39,7 +39,7 @@ def pay(
 
     `chosen` [N] are indices into the B running episodes, and `graphs` the construction graphs of these N episodes. `rows` and
     `best` int32 [B, R] hold the current and the fastest evaluated program of every episode, `scalars` float64 [B, NUM_SCALARS]
-    its numbers. `best` and `scalars` are updated in place.
+    the process's numbers. `best` and `scalars` are updated in place.
     """
     before = scalars[chosen, BEST]
     if final.backend is None:  # the compiled process has paid R already, and every program is legal
@@ -56,7 +56,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """Evaluate N programs with the backend. `before` float64 [N] are the shortest seconds of each episode so far.
+    """Evaluate N programs with the backend. `before` float64 [N] is the shortest time in each episode so far, in seconds.
 
     The seconds of the result are infinite unless the status is OK.
     """
@@ -74,7 +74,7 @@ def _measured(
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
     """Return the entries of `info` that describe the fastest evaluated program of an ended episode.
 
-    `scalars` [NUM_SCALARS] are the numbers of the episode and `best` [R] is its fastest program. `status` is OK if any program of
+    `scalars` [NUM_SCALARS] are the episode's numbers and `best` [R] is its fastest program. `status` is OK if any program of
     the episode was OK, else `last`, the status of the last program. `regret` is present if the task's optimum is known.
     """
     seconds = float(scalars[BEST])

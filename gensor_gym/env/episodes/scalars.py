@@ -1,4 +1,4 @@
-"""Numbers that the decision process keeps for each episode (their order in an array), and settings as numbers."""
+"""Indices of the numbers that the decision process keeps for each episode, and settings as numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ the first state, in seconds; steps left; steps that cost `step_cost`; potential 
 (infinite before the first) and number of evaluated programs. The last two are for `reward="best_so_far"`."""
 
 MODEL_REWARD = 1
-"""Value of a setting: the model is the backend, so the compiled process pays the final reward R itself."""
+"""Value of a setting if the model is the backend: the compiled process pays the final reward R itself."""
 GOES_ON = 1
-"""Value of a setting: the action `stop` evaluates the program, and the episode continues."""
+"""Value of a setting if the action `stop` evaluates the program and the episode continues."""

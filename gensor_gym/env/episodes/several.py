@@ -27,7 +27,7 @@ ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
 """Names of the attributes that together are the state of the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Fewest environments for which a thread is worth its cost."""
+"""Number of environments from which on a thread is worth its cost."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
@@ -76,7 +76,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Write scalars, masks and features of the chosen environments, whose tasks and first rows are set already."""
+        """Write scalars, masks and features of the chosen environments. Their tasks and first rows are set already."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
@@ -102,7 +102,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def rows(self) -> np.ndarray:
-        """Current schedule of every environment as a row of numbers, int32 [B, R]. The array changes at the next step."""
+        """Current schedule of every environment, encoded as a row int32 [B, R]. The array changes at the next step."""
         return self._rows
 
     @property
@@ -240,7 +240,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             other.result()
 
     def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
-        """Evaluate programs for `best_so_far`; return times and statuses as an info dictionary."""
+        """Evaluate the programs of the chosen environments for `best_so_far`; return times and statuses as an info dictionary."""
         if len(chosen) == 0:
             return {}
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -251,7 +251,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
         """Add measured final rewards R to the rewards of ended episodes; return runtime, status and steps as an info dictionary.
 
-        `told` has the evaluations of this step if the option `reward` is `best_so_far`.
+        `told` has the evaluations of this step if `reward` is `best_so_far`.
         """
         if len(ended) == 0:
             return {}
@@ -275,7 +275,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Return an info dictionary of arrays with one entry per environment, and Gymnasium's masks `_name` of the chosen ones.
+        """Return an info dictionary with arrays of one entry per environment, and Gymnasium's masks `_name` of the chosen ones.
 
         `columns` maps a name to (values of the chosen environments [N, ..], filler for all others).
         """
@@ -328,7 +328,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of the running episodes and of the random streams, which `restore` accepts.
+        """Return a copy of the running episodes and the random streams, for `restore`.
 
         The copy lacks two things: measurements that the environment keeps in memory, and the position of a recorded backend in
         its random noise.

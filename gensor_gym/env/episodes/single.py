@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """Base class of single environments in which a state is a schedule: a row of numbers in a construction graph.
+    """Base class of single environments in which a state is a schedule, encoded as a row of integers.
 
     Subclasses build the tasks, and implement `_begin` and `_advance` on rows.
     """
@@ -57,6 +57,11 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
     def discount(self) -> float:
         """Discount of the process; agents take gamma from here."""
         return self.settings.discount
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode is running: it began, and has not ended."""
+        return self._running
 
     @property
     def graph(self) -> Any:
@@ -106,7 +111,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), float(reward), bool(terminated), False, info
 
     def _paid(self, terminated: bool) -> tuple[float, dict[str, Any]]:
-        """Evaluate the program; return (amount to add to the reward, entries of `info`)."""
+        """Evaluate the current program; return (amount to add to the reward, entries of `info`)."""
         graph, row, scalars = self.graph, self._row, self._scalars
         if not self.settings.goes_on:
             gain, facts = self.final.of([graph], [row], [float(scalars[LATENCY])])[0]

@@ -1,4 +1,4 @@
-"""Decision process of those environments whose rules are not compiled: NumPy steps many episodes at once.
+"""Decision process of the environments whose rules are not compiled: NumPy steps many episodes at once.
 
 Rewards are those of `env.reward`.
 """
@@ -28,7 +28,7 @@ class SteppedEpisodes(ABC):
     """
 
     remaining_at: ClassVar[int]
-    """Index, among the features, of the first of the two features about the steps left."""
+    """Index of the first of the two features about the steps left."""
 
     def __init__(
         self, tasks: Any, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
@@ -42,7 +42,7 @@ class SteppedEpisodes(ABC):
     def _open(self, chosen: np.ndarray) -> None:
         """Write the features (except the steps left) and the masks of the chosen episodes.
 
-        It calls `_reach` for the latencies and potentials of their states.
+        It calls `_reach`, which writes the latencies and potentials of their states.
         """
 
     @abstractmethod

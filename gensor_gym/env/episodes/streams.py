@@ -35,7 +35,7 @@ class Streams:
         return found
 
     def state(self) -> list[dict[str, Any] | None]:
-        """States of all streams, for `restore`. None for a stream that was neither seeded nor used."""
+        """Return the states of all streams, for `restore`. None for a stream that was neither seeded nor used."""
         begun = range(len(self._streams))
         return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
 

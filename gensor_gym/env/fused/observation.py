@@ -25,8 +25,8 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Number of features of a value that several passes read: 1, whether it is an input, log operations and number of passes. All are
-0 in places without such a value."""
+"""Number of features of a value that several passes read: 1, whether it is an input, log operations, number of passes. All are
+0 in unused places."""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
@@ -104,7 +104,7 @@ class GirView:
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """Observation of one environment from its features float32 [F]."""
+        """Return the observation of one environment from its features float32 [F]."""
         if self.kind == "successors":
             return successor_features(graph.table, row, mask)
         if self.kind == "graph":

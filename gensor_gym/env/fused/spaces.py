@@ -13,7 +13,7 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 class Spaces:
     """Tables of the spaces of K fused operators, concatenated so that one look-up serves many episodes.
 
-    Every schedule has a number, its index in the space of its own operator, counted from 0. The argument `task` int64 [B] says
+    Every schedule has a number: its index in its own operator's space, counted from 0. The argument `task` int64 [B] says
     which operator each number belongs to.
     """
 
@@ -28,25 +28,25 @@ class Spaces:
         self.moved = np.concatenate(moved) if moved else None
 
     def numbers(self, task: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the numbers int64 [B] of schedules that are given as rows int32 [B, ROW]."""
+        """Return the indices int64 [B] of schedules in their spaces, from their encodings `rows` int32 [B, ROW]."""
         return self.numbering.take(task).numbers(rows)
 
     def rows(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows int32 [B, ROW] of schedules that are given by their numbers int64 [B]."""
+        """Return the encodings int32 [B, ROW] of schedules, from their indices `numbers` int64 [B] in their spaces."""
         return self.numbering.take(task).rows(numbers)
 
     def after(self, task: np.ndarray, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Apply one legal action to each schedule, and return the numbers int64 [B] of the resulting schedules."""
+        """Apply one legal action to each schedule, and return the indices int64 [B] of the resulting schedules."""
         return self.numbering.take(task).after(numbers, actions)
 
     def terms_of(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the model's times of each schedule in seconds, float64 [B, 1 + terms]: the total, then each term."""
+        """Return each schedule's time by the model in seconds, float64 [B, 1 + terms]: the total, then each term."""
         return self.terms[self.first[task] + numbers]
 
     def masks(self, task: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the masks of legal actions of B schedules, bool [B, NUM_ACTIONS].
 
-        The schedules are given both by their numbers int64 [B] and as rows.
+        The schedules are given both by their indices int64 [B] and as rows.
         """
         first, after = self.first[task], self.numbering.take(task).successors(numbers, rows)
         return legal_actions(first + numbers, first[:, None] + after, self.primitives, self.legal, self.moved)

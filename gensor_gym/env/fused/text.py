@@ -14,7 +14,7 @@ from gensor_gym.gir.schedule import GirSchedule
 
 @dataclass(frozen=True)
 class Step:
-    """Size of one step of a kernel, as a number of `rows` and of columns (`wide`). On a GPU it is a step of one block."""
+    """Numbers of `rows` and of columns (`wide`) that a kernel (on a GPU, one block) computes in one iteration of its loops."""
 
     rows: int
     wide: int
@@ -36,9 +36,9 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
-    """Return (size of a kernel's step, text about it) for a kernel with this number of passes over the columns.
+    """Return (size of one iteration, text about it) for a kernel with this number of passes over the columns.
 
-    The text also says how threads or blocks share the steps.
+    The text also says how threads or blocks share the iterations.
     """
     header = {name: schedule.value(name) for name in GirSchedule.places}
     if graph.hardware.kind == "cpu":

@@ -1,4 +1,4 @@
-"""What pictures say about one program: use and limit of each resource, and the largest term of its time by the model."""
+"""Facts about a program for its pictures: use and limit of each resource, and the largest term of its time by the model."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Line:
     note: str
 
     def __str__(self) -> str:
-        """Return the indented text, then the line's note in a column of its own."""
+        """Return the line's indented text, then its note in a column of its own."""
         line = "  " * self.depth + self.text
         return f"{line:<{_NOTE_COLUMN}} # {self.note}" if self.note else line
 

@@ -26,23 +26,23 @@ KINDS: tuple[type[Node], ...] = (Contract, Map, Reduce)
 NODE, PART = len(KINDS) + 1 + 3, len(ANCHORS) + 3
 """Number of features of a node: one hot of its kind, log elements, number of readers, whether it is an output of the network.
 
-Of a part: one hot of its anchor, log nodes, log share of the plan's seconds, log microseconds.
+Number of features of a piece (`Part`): one hot of its anchor, log nodes, log share of the plan's seconds, log microseconds.
 """
 DECISION = 3
-"""Number of features of a decision: legality, log of the seconds of the pieces before over those after, gain over the plan's."""
+"""Number of features of a decision: legality, log(seconds of the joined pieces before / after), this log for the whole plan."""
 GROUPS = {
     "plan": 5, "remaining": 2, "source": NODE + PART, "reader": NODE + PART, "decisions": NUM_ACTIONS * DECISION, "hardware": 4,
 }  # fmt: skip
-"""Group -> its number of features, in order."""
+"""Group of features -> number of its features, in order."""
 NUM_FEATURES = sum(GROUPS.values())
 _ENDS = np.cumsum(list(GROUPS.values()))
 SLICES = {name: slice(int(end) - size, int(end)) for (name, size), end in zip(GROUPS.items(), _ENDS, strict=True)}
 NUM_SUCCESSOR_FEATURES = DECISION + NUM_ACTIONS
-"""Number of features of a successor: those of its decision, and one hot of the action."""
+"""Number of features of the state that an action leads to: those of its decision, and one hot of the action."""
 
 
 def node_features(graph: PlanGraph) -> np.ndarray:
-    """Features of all nodes of a network, float32 [V, NODE], cached in the graph."""
+    """Return the features of all nodes of a network, float32 [V, NODE], cached in the graph."""
     if "nodes" not in graph.known:
         graph.known["nodes"] = _nodes(graph)
     found: np.ndarray = graph.known["nodes"]
@@ -61,14 +61,14 @@ def _nodes(graph: PlanGraph) -> np.ndarray:
 
 
 def part_features(part: Part, seconds: float) -> list[float]:
-    """Features [PART] of a part of a plan; `seconds` are the time of the whole plan."""
+    """Return the features [PART] of a piece of a plan; `seconds` is the time of the whole plan."""
     anchor = [float(part.piece.anchor == name) for name in ANCHORS]
     share = max(part.seconds, 1e-12)
     return [*anchor, math.log2(part.nodes.bit_count()) / 4.0, math.log(share / seconds) / 4.0, math.log(share * 1e6) / 4.0]
 
 
 def state_features(graph: PlanGraph, state: State) -> np.ndarray:
-    """All features of a state, float32 [NUM_FEATURES], with 0 in place of `remaining`; cached in the state."""
+    """Return all features of a state, float32 [NUM_FEATURES], with 0 in place of `remaining`; cached in the state."""
     if "features" not in state.known:
         state.known["features"] = _state(graph, state)
     found: np.ndarray = state.known["features"]
@@ -94,7 +94,7 @@ def _of_machine(hw: Hardware) -> tuple[float, ...]:
 
 
 def decision_features(state: State) -> np.ndarray:
-    """Features of every action, float32 [NUM_ACTIONS, DECISION]. Actions that change nothing have ratio 0 and gain 0."""
+    """Return the features of every action, float32 [NUM_ACTIONS, DECISION]. Both logs are 0 for actions that change nothing."""
     return np.array(_decisions(state), np.float32).clip(-LIMIT, LIMIT)
 
 
@@ -112,7 +112,7 @@ class PlanView:
     """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """Choose the observation by its settings; ValueError names an unknown group."""
+        """Take the kind of observation and the groups from the settings. ValueError names an unknown group."""
         self.kind = settings.observation
         self.slices = kept_slices(settings.groups, SLICES)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
@@ -128,7 +128,7 @@ class PlanView:
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: PlanGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """Observation of one environment from its features [F]."""
+        """Return the observation of one environment from its features [F]."""
         if self.kind == "successors":
             found = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), np.float32)
             found[:, :DECISION] = decision_features(graph.state(row))
@@ -140,7 +140,7 @@ class PlanView:
         return self.batch(features.copy())
 
     def graph_of(self, graph: PlanGraph, state: State) -> GraphInstance:
-        """Observation `graph` of a state that no environment is in; without its episode, features of `remaining` are 0."""
+        """Return observation `graph` of a state outside any episode; its features of group `remaining` are 0."""
         return self._graph_of(graph, state, state_features(graph, state))
 
     def _graph_of(self, graph: PlanGraph, state: State, features: np.ndarray) -> GraphInstance:
@@ -149,13 +149,13 @@ class PlanView:
         return self._graphs.of(features[self.keep], node_features(graph), parts.clip(-LIMIT, LIMIT), graph, state)
 
     def batch(self, features: np.ndarray) -> Any:
-        """Observation of features [..., F], flat or by group."""
+        """Return the flat observation, or a dictionary of its groups, from features [..., F]."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[PlanGraph, Any], Any]:
-        """Function of a graph and a plan that draws the plan in a render mode."""
+        """Return the function that draws a plan in a render mode."""
         from gensor_gym.env.planning import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image

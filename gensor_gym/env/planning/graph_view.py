@@ -11,11 +11,11 @@ from gensor_gym.networks.planning.graph import PlanGraph
 from gensor_gym.networks.planning.state import State
 
 EDGE_FEATURES = 3
-"""Number of edge features: whether both nodes are in one piece, whether it is the cursor's, whether it starts at the plan."""
+"""Number of edge features: whether both nodes are in one piece, whether the cursor is at it, whether it starts at the plan."""
 
 
 class PlanGraphView:
-    """Turns features into a graph.
+    """Turns features of a plan into a graph observation.
 
     Nodes: the network's nodes that need a kernel, in the network's order, and a node for the whole plan. Features, float32, of a
     network's node: features of the node and of its piece, and whether the cursor is at a link that begins, or ends, at this node.
@@ -23,12 +23,12 @@ class PlanGraphView:
     """
 
     def __init__(self, whole: int, node: int, part: int) -> None:
-        """Numbers of features of the plan, of a node and of a piece."""
+        """Define the graph's observation space from the numbers of features of the plan, of a node and of a piece."""
         self._of_node = node + part + 2
         self.space = gymnasium.spaces.Graph(box(self._of_node + whole), box(EDGE_FEATURES))
 
     def of(self, whole: np.ndarray, nodes: np.ndarray, parts: np.ndarray, graph: PlanGraph, state: State) -> GraphInstance:
-        """Graph of one state from features of the plan [W], of the nodes [V, N] and of their pieces [V, P], float32."""
+        """Return the graph of a state from features of the plan [W], of the nodes [V, N] and of their pieces [V, P], float32."""
         count, link = len(nodes), graph.link_of(state)
         found = np.zeros((count + 1, self._of_node + len(whole)), np.float32)
         found[:count, : self._of_node - 2] = np.concatenate([nodes, parts], axis=1)

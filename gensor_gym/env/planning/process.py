@@ -1,4 +1,4 @@
-"""The decision process of plans. A step looks up the next state; the changes possible there are priced at the first visit."""
+"""The decision process of plans. A step looks up the next state; the decisions possible there are priced at its first visit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks that an environment draws from: for each the graph of decisions about its plan."""
+"""The networks that an environment draws from, each with the graph of decisions about its plan."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class PlanTasks(Sequence[PlanGraph]):
         self._made: dict[int, PlanGraph] = {}
         self.graphs: Any = self
         self.initial = np.zeros((self._count, MOST_LINKS), np.int32)
-        """First rows: nothing is decided."""
+        """First row of each task, in which nothing is decided."""
         self.starts, self.floors = np.zeros((2, self._count))
         self.horizons = np.zeros(self._count, np.int64)
         _ = self[0]
 
     def __len__(self) -> int:
-        """Number of networks."""
+        """Return the number of networks."""
         return len(self._given)
 
     def __getitem__(self, index: Any) -> Any:
-        """Graph of the network with this number. ValueError if the given text is no network, or if a node has no kernel."""
+        """Return the graph of the network with this index. ValueError if its text is no network, or if a node has no kernel."""
         if isinstance(index, slice):
             return [self[place] for place in range(len(self))[index]]
         place = range(len(self))[index]
@@ -59,7 +59,10 @@ class PlanTasks(Sequence[PlanGraph]):
         return self._made[place]
 
     def add(self, op: One) -> int:
-        """Index of the task of a network, its graph or its text, created if missing; ValueError for anything else."""
+        """Return the index of a network's task, and create the task if it is missing.
+
+        `op` is a network, its graph or its text; ValueError for anything else.
+        """
         if _key(op) not in self._index:
             graph = PlanGraph(_network(op, self._seed), self.hardware)
             place = self._index[_key(op)] = len(self)
@@ -72,7 +75,7 @@ class PlanTasks(Sequence[PlanGraph]):
         return place
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the given networks; with a single network `stream` is not called."""
+        """Draw one of the given networks uniformly and return its index; with a single network `stream` is not called."""
         place = 0 if self._count == 1 else int(stream().integers(self._count))
         _ = self[place]
         return place
@@ -83,7 +86,7 @@ def _key(op: One) -> object:
 
 
 def _listed(operator: NetworkSpec) -> list[One]:
-    """The given networks as a list: the name of a part stands for all its networks."""
+    """Return the given networks as a list. The name of a part of the random networks stands for all its networks."""
     if isinstance(operator, str) and operator in PARTS:
         return list(names_of(operator))
     if isinstance(operator, (Network, Dataflow, str)):

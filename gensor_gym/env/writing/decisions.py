@@ -107,12 +107,12 @@ def _sizes(column: Column, levels: int) -> list[Decision]:
 
 
 def _alone(numbers: np.ndarray) -> np.ndarray:
-    """Return C numbers as options int32 [C, CHAIN], each repeated in every column."""
+    """Return C numbers as the options of a decision, int32 [C, CHAIN], each repeated in every column."""
     return np.ascontiguousarray(np.broadcast_to(numbers[:, None], (len(numbers), CHAIN)), dtype=np.int32)
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """Return the row int32 [ROW] in which nothing is written yet: all numbers to be decided are at their minimum."""
+    """Return the row int32 [ROW] before the first decision: all numbers to be decided are at their minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]

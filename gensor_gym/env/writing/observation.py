@@ -46,7 +46,7 @@ class WriteView:
             self.space = gymnasium.spaces.Dict({name: box(s.stop - s.start) for name, s in self.slices.items()})
 
     def single(self, features: np.ndarray, _graph: ConstructionGraph, _row: np.ndarray, _mask: np.ndarray) -> Any:
-        """Observation of one environment from its features float32 [F]."""
+        """Return the observation of one environment from its features float32 [F]."""
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:

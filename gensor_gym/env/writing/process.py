@@ -1,4 +1,4 @@
-"""Compiled decision process of `Write-v0`: it takes one decision in each of a range of episodes.
+"""Compiled decision process of `Write-v0`, which takes one decision in each of a range of episodes.
 
 Only the finished program is evaluated and rewarded.
 """

@@ -54,7 +54,7 @@ do, too."""
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a partly written program may still become legal. `fact` describes the decision that was written last.
+    """Return whether a partly written program may still become legal. `fact` describes the decision that was written last.
 
     All numbers of later decisions must be at their minimum.
     """
@@ -90,7 +90,7 @@ def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the axes' tiles may still give each of `reduce_threads` threads a register tile of the reduction."""
+    """Return whether the axes' tiles may still give each of `reduce_threads` threads a register tile of the reduction."""
     if row[REDUCE_THREADS] == 0:
         return True
     most = 1
@@ -103,7 +103,7 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the threads of a block may still be divisible into the patches of threads that knob warp_tile wants.
+    """Return whether the threads of a block may still be divisible into the patches that knob `warp_tile` has chosen.
 
     Conditions on other knobs are checked when those knobs are written.
     """
@@ -118,7 +118,7 @@ def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the number of threads along an axis may be a multiple of `number`."""
+    """Return whether the number of threads along an axis may still become a multiple of `number`."""
     inner = row[TILE + axis]
     if fact[WRITTEN + axis] >= 2:
         return row[TILE + MAX_AXES + axis] // inner % number == 0
@@ -127,7 +127,7 @@ def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
+    """Return whether the tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
@@ -151,7 +151,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the tile of a wgmma may still take from every image whole panels of 64 pixels, in at most 256 columns."""
+    """Return whether a wgmma tile may still be whole panels of 64 pixels of every image, in at most 256 columns."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -167,7 +167,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Whether wgmma's limits may still hold: number of columns, tiles for a cluster, and 128 bytes (a swizzle row) along k."""
+    """Return whether wgmma's limits may still hold: number of columns, tiles for a cluster, 128 bytes (a swizzle row) along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

@@ -31,7 +31,7 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option fits the numbers that are written already.
+    """Return whether an option fits the numbers that are written already.
 
     A tile must be a multiple of the next inner tile, and virtual threads must divide the register tile. All other options fit.
     """
@@ -77,7 +77,7 @@ def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa:
 
 @compiled
 def fill_kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN201
-    """Write into `found`, bool [N], whether each partly written program may still become legal.
+    """Write into `found` bool [N] whether each of N partly written programs may still become legal.
 
     After the last decision (`is_last`), write whether the program is legal.
     """

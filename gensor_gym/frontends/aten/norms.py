@@ -32,7 +32,7 @@ def _native_batch_norm(
 
 @_covers("softmax.int", "_softmax.default")
 def softmax(b: Builder, x: str, axis: int, _: Any = None) -> str:
-    """Softmax along an axis."""
+    """Compute a softmax along an axis."""
     powers = b.call("exp", of("subtract", x, b.repeat(b.reduce(x, "max", [axis]), b.shapes[x])))
     return b.call("divide", powers, b.repeat(b.reduce(powers, "sum", [axis]), b.shapes[x]))
 

@@ -27,7 +27,7 @@ from gensor_gym.hardware.types import MemoryLevel
 INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
 """Number of instructions for each element, by kind of scalar function: estimates."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
-"""Number of instructions: of a load or store, a step's loop, a row, a row's pointer, and one step of a shuffled sum.
+"""Number of instructions of a load or store, of one iteration along columns, of a row, of a row's pointer, of a shuffle and add.
 
 The instructions of a load or store include its address.
 """

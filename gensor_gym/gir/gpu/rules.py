@@ -66,7 +66,7 @@ class GpuRules(GirRules):
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Return whether no field of each schedule is larger than needed, bool [B].
+        """Return whether each schedule has no field that is larger than needed, bool [B].
 
         A value above 1 is needed if half of it would not cover all rows or columns.
         """

@@ -42,7 +42,7 @@ class Teams:
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Divide the rows among blocks, for a kernel with `passes` passes over the columns.
 
-        Return (blocks that share a row, row steps of one block in succession, number of blocks), [B] each.
+        Return (blocks that share a row, steps of rows that a block runs in succession, number of blocks), [B] each.
         """
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)

@@ -65,7 +65,7 @@ class Numbering:
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Return a numbering [B, ROW] in which number i belongs to the space `lines[i]`, int64 [B], of these stacked spaces."""
+        """Return a numbering [B, ROW] in which number i belongs to space `lines[i]`, int64 [B], of the stacked spaces."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property
@@ -79,7 +79,7 @@ class Numbering:
         return found
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the schedules int32 [B, ROW] with the given numbers, int64 [B]."""
+        """Return the schedules, int32 [B, ROW], with the numbers `numbers`, int64 [B]."""
         found: np.ndarray = numbers[:, None] // self.strides % self.counts
         return found.astype(np.int32)
 

@@ -97,7 +97,7 @@ class GirTable:
         return self.numbering.numbers(rows)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the schedules int32 [B, ROW] with the given numbers, int64 [B]."""
+        """Return the schedules, int32 [B, ROW], with the numbers `numbers`, int64 [B]."""
         return self.numbering.rows(numbers)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ class GirTable:
         return self.numbering.successors(numbers, self.rows(numbers))
 
     def masks(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the legal actions of the schedules with the given numbers, bool [B, NUM_ACTIONS].
+        """Return the legal actions of the schedules with the numbers `numbers`, bool [B, NUM_ACTIONS].
 
         They are `stop`, and the actions of the space that lead to another legal schedule.
         """

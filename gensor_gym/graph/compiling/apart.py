@@ -55,7 +55,7 @@ class Apart:
             return asked in self._awaited
 
     def _can_be(self) -> bool:
-        """Whether a server can be started: not after a failure, and not in a worker process."""
+        """Return whether a server can be started: not after a failure, and not in a worker process."""
         return not self._broken and multiprocessing.parent_process() is None
 
     def _ask(self, asked: Asked) -> None:

@@ -1,7 +1,7 @@
 """The compile server: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
 
-Each line of standard input names a function and argument types; a byte on standard output reports it compiled. The server ends
-when idle for a while, at the end of standard input, or when its parent has ended.
+Each line of standard input names a function and argument types; a byte on standard output reports that it is compiled. The server
+ends when idle for a while, at the end of standard input, or when its parent has ended.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _line(descriptor: int) -> bytes:
 
 
 def _end_with(parent: int) -> None:
-    """End the server as soon as the parent has ended; an orphan has another parent."""
+    """End the server as soon as the process `parent` has ended; an orphan has another parent."""
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os._exit(0)

@@ -19,14 +19,14 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether calls of all functions run interpreted until compiled. None leaves the choice to each function (`Hurried.early`)."""
+"""Whether all functions run interpreted until they are compiled. None leaves the choice to each function (`Hurried.early`)."""
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
     """Return a context in which calls run interpreted until their function is compiled, so no call waits for compilation.
 
-    For calls that take less time interpreted than compiling would.
+    For calls that take less time interpreted than compilation would.
     """
     before = _hurry.set(_hurry.get() is not False)
     try:

@@ -16,7 +16,7 @@ from numba.core.registry import CPUDispatcher
 from gensor_gym.graph.compiling.notice import NOTICE
 
 _LOOK_S = 0.02
-"""Seconds between two looks whether another process has finished compiling."""
+"""Seconds between two checks whether another process has finished compiling."""
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]

@@ -30,7 +30,7 @@ class Notice(event.Listener):  # type: ignore[misc]
     """
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
-        """Start with no seconds counted.
+        """Make a notice with no seconds counted yet.
 
         `out` returns the stream to print to, `clock` the time in seconds, and `silent` whether to print nothing.
         """
@@ -59,7 +59,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Print the notice if another process has compiled for more than `PATIENCE_S` seconds.
+        """Print the notice if another process has been compiling for more than `PATIENCE_S` seconds.
 
         Meanwhile this process waits or runs interpreted.
         """

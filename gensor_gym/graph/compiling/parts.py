@@ -56,7 +56,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
     def _called(self, met: set[Any]) -> Iterator[Any]:
         """Yield the libraries that the part calls, directly or through other parts, callees first.
 
-        Libraries in `met` are left out, and found libraries are added to it.
+        Libraries in `met` are left out, and yielded libraries are added to it.
         """
         for library in self._linking_libraries:
             if library not in met:
@@ -89,7 +89,7 @@ def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
 
     class Compiler(CompilerBase):  # type: ignore[misc]
         def define_pipelines(self) -> list[Any]:
-            """Default passes of Numba, with the lowering replaced."""
+            """Return Numba's default passes, with the lowering replaced."""
             made = DefaultPassBuilder.define_nopython_pipeline(self.state)
             made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
             made._finalized = False
@@ -137,11 +137,11 @@ class Entry(Hurried):
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return the typing template that Numba uses for a call from compiled code: that of the part."""
+        """Return the typing template that Numba uses for a call from compiled code: that of `part`."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the compiled version that Numba uses for a call from compiled code: that of the part."""
+        """Return the compiled version that Numba uses for a call from compiled code: that of `part`."""
         return self.part.get_overload(sig)
 
 
@@ -152,7 +152,7 @@ class Early(Entry):
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""Python function of a `Part` -> function that compiles it so that Python can call it."""
+"""Python function of a `Part` -> `whole`, the function that compiles it for calls from Python."""
 
 
 def is_tried(version: str) -> bool:

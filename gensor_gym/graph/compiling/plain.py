@@ -34,7 +34,7 @@ class Line(list[Any]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape like an array's: (length,)."""
+        """Shape of the list as if it were an array: (length,)."""
         return (len(self),)
 
     def copy(self) -> Line:
@@ -60,7 +60,7 @@ class Lines:
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """Return a slice along the first axis, given its index, or a number, given all indices. IndexError if out of range."""
+        """Return a slice along the first axis if `at` is an index, a number if it has all indices. IndexError if out of range."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:

@@ -33,7 +33,7 @@ KNOBS = (
 
 @lean
 def warp_rows(warp_tile):  # noqa: ANN001, ANN201
-    """Return the number of rows of the thread patch that a warp covers, for an index of knob warp_tile.
+    """Return the number of rows of the thread patch that a warp covers, for an index of a value of knob `warp_tile`.
 
     The 32 lanes cover rows x columns of threads; the result is 0 if lanes are in row order instead.
     """
@@ -42,10 +42,10 @@ def warp_rows(warp_tile):  # noqa: ANN001, ANN201
 
 @lean
 def are_warps_whole(row, ints):  # noqa: ANN001, ANN201
-    """Whether the threads of a block can be divided into the patches of rows x columns that knob warp_tile wants.
+    """Whether the threads of a block can be divided into the patches of rows x columns that knob `warp_tile` chooses.
 
-    The patches must divide the threads along the two innermost spatial axes. Lanes may be interleaved (lane_map) only in patches
-    of 4 x 8 and 8 x 4. With patches, no threads may share a reduction.
+    The patches must divide the threads along the two innermost spatial axes. Lanes may be interleaved (`lane_map`) only in
+    patches of 4 x 8 and 8 x 4. With patches, no threads may share a reduction.
     """
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:

@@ -25,7 +25,7 @@ KNOBS = (
 
 @lean
 def is_packed_for_algorithm(row, ints):  # noqa: ANN001, ANN201
-    """Whether the program makes the copies of operands that its value of knob convolution needs.
+    """Whether the program makes the copies of operands that the value of its knob `convolution` needs.
 
     Vectors over channels need a copy of the weights; a shifted matrix product may need a copy of the image.
     """

@@ -40,7 +40,7 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether split_k is 1, or every block that shares a reduction gets at least one step of it.
+    """Whether `split_k` is 1, or every block that shares a reduction gets at least one step of it.
 
     Splits exclude `persistent` = 2, which gives blocks equal shares of all steps.
     """
@@ -49,7 +49,7 @@ def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def threads_have_points(row, ints):  # noqa: ANN001, ANN201
-    """Whether reduce_threads is 1, or a block tile has at least one register tile of the reduction for every such thread."""
+    """Whether `reduce_threads` is 1, or a block tile has at least one register tile of the reduction for each such thread."""
     if row[REDUCE_THREADS] == 0:
         return True
     return power_value(row[REDUCE_THREADS]) <= reduce_product(row, 1, ints) // reduce_product(row, 0, ints)
@@ -57,9 +57,9 @@ def threads_have_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether thread_split is 1, or every task that shares a reduction gets at least one task tile of it.
+    """Whether `thread_split` is 1, or every task that shares a reduction gets at least one task tile of it.
 
-    A shifted matrix product (convolution = 2) cannot be split.
+    A shifted matrix product (`convolution` = 2) cannot be split.
     """
     if row[THREAD_SPLIT] == 0:
         return True

@@ -10,7 +10,7 @@ from gensor_gym.operators.types import Operator
 
 
 def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
-    """Whether a block copies tiles to shared memory in several steps, so that one copy may run ahead of another."""
+    """Whether a block copies tiles to shared memory in several reduction steps, so that one copy may run ahead of another."""
     return has_staged(op) and reduction_points(op) > 1
 
 

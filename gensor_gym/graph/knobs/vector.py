@@ -23,7 +23,7 @@ KNOBS = (
 
 @lean
 def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Return the largest number of elements that `copy_width` can return for an operand, for any tiles."""
+    """Return the largest number that `copy_width` can return for an operand with any tiles."""
     return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 
@@ -31,8 +31,8 @@ def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
     """Return how many elements of an operand a thread copies into shared memory by one load, on CUDA cores.
 
-    At most knob vector, and 1 for unaligned rows. In a window it must divide the distances between rows of the tensor, between
-    tiles, and between steps along every axis of a window's row. A gathered window (convolution = 3) has width 1.
+    At most the value of knob `vector`, and 1 for unaligned rows. In a window it must divide the distances between rows of the
+    tensor, between tiles, and between steps along every axis of a window's row. A gathered window (convolution = 3) has width 1.
     """
     width = widest_copy(row, tensor, ints)
     if width == 1 or ints[WINDOW + tensor] == 0:

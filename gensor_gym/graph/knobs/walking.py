@@ -1,4 +1,4 @@
-"""Knobs of a CPU's micro-kernels: the operand whose packed panel stays in L1, and the distance of prefetches."""
+"""Knobs of a CPU's micro-kernels: which operand's packed panel stays in L1, and the distance of prefetches."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ TENSOR_TYPES = {
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
     "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""First architecture -> data type -> elements along k in one mma.sync. For Turing, Ampere, and Ada and newer (PTX ISA, mma shapes
-m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+"""First architecture that has them -> data type -> elements along k in one mma.sync. For Turing, Ampere, and Ada and newer (PTX
+ISA, mma shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
 """Divisor of a wgmma's number of columns, by data type; 8 if absent. Integers have 8, 16, 24, 32 and then
 multiples of sixteen (PTX ISA); few columns reach little of the rate."""
@@ -28,7 +28,7 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
     Float32 cannot use tensor cores, because precision is part of the task. An operand with another `pad_value` than 0 cannot
     either. Axes must be long enough for some tile to fill an instruction, with two exceptions. The rows of wgmma may be fewer
-    (`row_step`). Zeros fill up k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
+    (`row_step`). Zeros pad k (`least_tile`) to an instruction of mma.sync or, for some convolutions (`is_filled_up`), to a
     step of wgmma. A tensor map needs rows of a multiple of 16 bytes. A convolution without groups is laid out for wgmma
     (`is_laid_out`), unless its layout is that of a product. B is transposed (`is_transposed`) if wgmma cannot read its type in
     its layout.

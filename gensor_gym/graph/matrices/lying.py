@@ -12,7 +12,7 @@ from gensor_gym.operators.traits import convolution_places, is_convolution
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
-"""Data types that a wgmma multiplies."""
+"""Data types that wgmma can multiply."""
 AS_IT_LIES = ("float16", "bfloat16")
 """Data types for which wgmma reads B[k, n] with n contiguous. For other types k must be contiguous (PTX ISA, matrix layouts of
 wgmma)."""
@@ -81,7 +81,7 @@ def is_folded(op: Operator) -> bool:
 
 
 def is_filled_up(op: Operator) -> bool:
-    """Whether zeros fill up the reduction step of a convolution by wgmma, because its channels do not.
+    """Whether zeros pad the reduction step of a convolution by wgmma, because its channels do not fill the step.
 
     True if a window's row counts as channels (`is_folded`), or if channels fill at least half a step.
     """
@@ -127,7 +127,7 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 def images_axis(op: Operator) -> int:
     """Return the axis over the images of a batch, if a wgmma may compute columns of several images at once; else -1.
 
-    The operator is a convolution with a window of one element that is read in place as a product. Columns of several images are
+    A wgmma may for a convolution with a window of one element that is read in place as a product. Columns of several images are
     whole panels of 64 pixels. The axis does not index A.
     """
     roles = matrix_axes(op)

@@ -215,7 +215,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:
-    """Write what the tables hold about tensor number `t`: view, coefficients, strides, whole box.
+    """Write the entries of `ints` about tensor number `t`: view, coefficients, strides, whole box.
 
     ValueError for too many axes.
     """

@@ -200,7 +200,7 @@ def computed_product(row, level, ints):  # noqa: ANN001, ANN201
 def workers_of(row, ints):  # noqa: ANN001, ANN201
     """Return the number of register tiles in a block tile.
 
-    A thread (or a team of reduce_threads), with mma.sync a warp, with wgmma a warpgroup computes each.
+    A thread (or a team of `reduce_threads`), with mma.sync a warp, with wgmma a warpgroup computes each.
     """
     return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
 

@@ -1,9 +1,9 @@
 """Random inputs of an operator with their expected outputs ("draws"), computed and compared on the device.
 
-`reference.cu` computes references and bounds of the whole output by the rules of `expectation.py`; only verdicts are copied to
-the host. At `SPOTS` random elements and at the corners, reference and bound are compared with the host's. A difference raises
-ReferenceFault, so that no kernel is judged by a wrong reference. For operators above the limits below, the host computes
-references of some elements, and the device compares these.
+`reference.cu` computes references and bounds of the whole output by the rules of `expectation.py`; only the results of
+comparisons are copied to the host. At `SPOTS` random elements and at the corners, reference and bound are compared with the
+host's. A difference raises ReferenceFault, so that no kernel is judged by a wrong reference. For operators above `MOST_FLOPS` or
+the limit on memory, the host computes references of some elements, and the device compares these.
 
 $GENSOR_GYM_REFERENCE is `device` (the default) or `host`. With `host`, NumPy computes all references and compares all outputs.
 """
@@ -139,9 +139,9 @@ def device_draws(
 ) -> tuple[DeviceDraw, ...]:
     """Make an operator's three draws (random inputs with expected outputs) on the device.
 
-    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device inside the context
-    `alone`, such as the timing lock. `limit` is the number of bytes of device memory that references of whole outputs may use;
-    beyond it, only some elements have a reference. ReferenceFault if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device computes inside the
+    context that `alone` makes, such as the timing lock. `limit` is the number of bytes of device memory that references of whole
+    outputs may use; beyond it, only some elements have a reference. ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
@@ -169,7 +169,7 @@ def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
     """Compare a device's reference and bound with the host's at the elements of `spot`.
 
-    ReferenceFault names the first element that differs, and the draw by the text `what`.
+    ReferenceFault names the draw, by the text `what`, and the first element that differs.
     """
     assert spot.index is not None
     places = [int(place) for place in spot.index]

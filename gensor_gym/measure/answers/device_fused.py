@@ -25,7 +25,7 @@ class DeviceFused:
     """A `FusedDraw` whose arrays are on the device. It implements `draw.Expected`.
 
     The device counts the elements outside the bound, and also every infinity and NaN, even if expected. If it counts any, the
-    host compares the output again and writes the message.
+    host compares the output again, and returns the message about wrong elements.
     """
 
     kernels: ReferenceKernels
@@ -84,7 +84,7 @@ def device_fused(
 ) -> tuple[DeviceFused | Downloaded, ...]:
     """Copy a fused operator's draws (random inputs with expected outputs) to the device, which then compares outputs.
 
-    If the device cannot compare an output's data type, the draws stay on the host and download outputs (`Downloaded`).
+    If the device cannot compare an output's data type, the draws stay on the host, which downloads outputs (`Downloaded`).
     """
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):

@@ -1,4 +1,4 @@
-"""Draws (random inputs with expected outputs) on the host that download a device's output to compare it."""
+"""Draws (random inputs with expected outputs) on the host: a device's output is downloaded to be compared."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ DRAWS = (0, 1, 2)
 timed, the last is checked afterwards.
 """
 _THREADED = 1 << 20
-"""Number of input elements from which the draws are generated in parallel threads. NumPy's generator takes 10 ns per element and
-releases the interpreter's lock.
+"""Number of input elements from which on the draws are generated in parallel threads. NumPy's generator takes 10 ns per element
+and releases the interpreter's lock.
 """
 
 
@@ -52,7 +52,7 @@ def changed_words(number: int) -> str:
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Return the error message for a kernel that left elements unwritten (they still hold the NaN that they had before).
+    """Return the error message for a kernel that left `missing` of `size` elements unwritten (they still hold their earlier NaN).
 
     The message is for outputs whose elements are compared with a reference only in part.
     """
@@ -60,7 +60,7 @@ def unwritten_words(missing: int, size: int) -> str:
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """Return the error message for wrong elements, with their number and the position and value of the first."""
+    """Return the error message for `count` wrong elements, with the position and value of the first."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 

@@ -61,8 +61,8 @@ INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""Largest number of operations for which the whole output gets a reference. It takes less than a second, and is computed six
-times: for three draws and their bounds.
+"""Largest number of operations for which the whole output gets a reference. A reference takes less than a second, and six are
+computed: for three draws and their bounds.
 """
 SAMPLES = 2048
 
@@ -177,13 +177,13 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 Draws = Callable[..., tuple[Expected, ...]]
 """Function of (operator, seed) that draws inputs and computes expected outputs: all three draws, or only those at `places`."""
 HARD = 1
-"""Index of the draw (random inputs with expected outputs) that shows most faults of fused operators; see `answers.fused`."""
+"""Index of the draw (random inputs with expected outputs) that shows the most faults of fused operators; see `answers.fused`."""
 
 
 class ExpectationCache:
     """Cache of random inputs and expected outputs ("draws") of recently used operators.
 
-    Beyond `limit` bytes it drops the oldest.
+    Beyond `limit` bytes it drops the oldest draws.
     """
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
@@ -206,7 +206,7 @@ class ExpectationCache:
         return self._draws[key]
 
     def hard(self, op: Computation, seed: int) -> Expected:
-        """Return the second (`HARD`) of an operator's three draws (inputs with expected outputs), which shows most faults.
+        """Return the second (`HARD`) of an operator's three draws (inputs with expected outputs), which shows the most faults.
 
         A draw that is made for this call is not added to the cache.
         """

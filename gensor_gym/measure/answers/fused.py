@@ -72,7 +72,7 @@ def _wrong(array: np.ndarray, expected: Bounded) -> np.ndarray:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """Wrap a fused operator's draw (inputs with expected outputs) so that it downloads a device's outputs to compare them."""
+    """Wrap a fused operator's draw (inputs with expected outputs) that compares a device's outputs after downloading them."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
@@ -100,8 +100,8 @@ def fused_draws(graph: Dataflow, seed: int, places: Sequence[int] = DRAWS) -> tu
 
     `places` selects some of the three draws. The first two are checked before a kernel is timed, the first is timed, and the
     third is checked afterwards. The second has rows of extreme magnitudes: it shows faults that standard normal numbers hide,
-    such as a maximum that is not subtracted or a missing eps. The others have standard normal numbers. With long sums the third
-    has whole numbers instead, which are added without rounding, so that any missing element shows.
+    such as a maximum that is not subtracted or a missing eps. The others have standard normal numbers, except that with long sums
+    the third has whole numbers, which are added without rounding, so that any missing element shows.
     """
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
     changes: dict[int, Callable[[np.ndarray], np.ndarray]] = {1: _hard}

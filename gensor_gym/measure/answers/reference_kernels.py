@@ -47,7 +47,7 @@ class ReferenceKernels:
     """The kernels of `reference.cu`, loaded on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
-        """Compile for `arch`, or reuse an earlier compilation, and load; NvrtcError without a compiler.
+        """Compile the kernels for `arch`, or reuse an earlier compilation, and load them; NvrtcError without a compiler.
 
         `module` is CuPy, which is called inside the context `guarded()`; the context translates its errors.
         """
@@ -67,7 +67,7 @@ class ReferenceKernels:
             os.unlink(name)
 
     def upload(self, array: np.ndarray) -> Array:
-        """Copy of an array on the device, of the same shape and dtype."""
+        """Copy an array to the device, with the same shape and dtype."""
         with self._guarded():
             made = self.module.empty(array.size, dtype=array.dtype)
             made.set(np.ascontiguousarray(array).reshape(-1))
@@ -154,7 +154,7 @@ class ReferenceKernels:
         return self._found("count_wrong", reference.size, arguments)
 
     def missing(self, output: Array, dtype: str) -> int:
-        """Number of NaN elements."""
+        """Count the NaN elements of an output."""
         return self._found("count_wrong", output.size, (output, np.int32(CODES[dtype]), NULL, NULL, NULL))[0]
 
     def differ(self, a: Array, b: Array) -> bool:
@@ -162,14 +162,14 @@ class ReferenceKernels:
         return self._found("count_changed", a.nbytes, (a, b))[0] > 0
 
     def checksum(self, array: Array) -> int:
-        """Checksum of an array."""
+        """Return the checksum of an array."""
         parts = self._partial("sum_words", array.nbytes, (array,), np.int64)
         return int(parts[:, 0].view(np.uint64).sum())
 
     def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
         """Return (||output - reference||, ||reference||), both 2-norms.
 
-        They are over the output elements at `index`, or over all elements if it is None.
+        The norms are over the output elements at `index`, or over all elements if it is None.
         """
         arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)

@@ -1,4 +1,4 @@
-"""Tables from which `reference.cu` computes an operator: what each index of an axis adds to the flat index of a tensor.
+"""Tables from which `reference.cu` computes an operator: the amount that each index of an axis adds to a tensor's flat index.
 
 The flat index of a load is affine in the axes, so it is the sum of one part for each group of axes. Tables of these parts replace
 divisions in the inner loop. They keep the operator's shape out of the CUDA text, so that one cubin serves all operators.
@@ -44,7 +44,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Tables for one input: for each group of axes, what each point of these axes adds to the input's flat index.
+    """Tables for one input: for each group of axes, the amount that each point of these axes adds to the input's flat index.
 
     `places` maps a group to its table, of type `PLACE` [points]. `limits` are the sizes of the input's padded dimensions.
     """
@@ -58,8 +58,8 @@ class ReferencePlan:
     """An operator as tables for `reference.cu`. `body` is the operator's body; a map has no tables.
 
     The axes are in four groups: `rows`, `columns` and `batch` are spatial, `deep` is reduced. `outputs` maps each spatial group
-    to what its points add to the output's flat index, int64 [count]. In a product, only the first input uses the axes of `rows`,
-    and only the second input those of `columns`.
+    to the amounts that its points add to the output's flat index, int64 [count]. In a product, only the first input uses the axes
+    of `rows`, and only the second input those of `columns`.
     """
 
     body: str
@@ -135,7 +135,7 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """Return what each point of `grid` adds to the flat index of an access, and to the indices along `padded`.
+    """Return the amounts that each point of `grid` adds to the flat index of an access, and to the indices along `padded`.
 
     The result is [points] of type `PLACE`. The access's constant offset is not included.
     """

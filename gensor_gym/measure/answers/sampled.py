@@ -31,7 +31,7 @@ def output_index(op: Operator, points: np.ndarray) -> np.ndarray:
 
 
 def same(values: np.ndarray) -> np.ndarray:
-    """The values unchanged."""
+    """Return the values unchanged."""
     return values
 
 
@@ -78,7 +78,7 @@ def _reduced(
 def _gather(
     access: Access, array: np.ndarray, points: np.ndarray, steps: np.ndarray, pad_value: float, transform: Transform
 ) -> np.ndarray:
-    """Return what an access reads at every output point plus every reduction point: float64 [S, R].
+    """Return the elements that an access reads at every output point plus every reduction point: float64 [S, R].
 
     `transform` is applied to the elements that are read. Outside the tensor the value is `pad_value`. An index is affine, so it
     is a part of the output point plus a part of the reduction point. Only padded dimensions are checked element by element.

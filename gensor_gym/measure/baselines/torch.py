@@ -88,7 +88,7 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
     """Return a function that calls torch for an int8 operator with int32 results, matrix by matrix.
 
-    ValueError if torch has no such operator. Torch's other int8 operators overflow int8 or round to a scale, so they are no
+    ValueError if torch has no such operator: its other int8 operators overflow int8 or round to a scale, so they are no
     baselines.
     """
     import torch
@@ -195,7 +195,7 @@ _TOP_PAD = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep freed memory if it can (glibc), because torch allocates its output in every call.
+    """Let malloc keep freed memory if it supports this (glibc), because torch allocates its output in every call.
 
     By default, memory that is freed at the end of a call goes back to the system, and the next call takes a page fault for each
     page. A generated kernel writes to an existing buffer. A depthwise convolution of torch took 2.5 ms, 2.3 of them page faults.
@@ -231,8 +231,8 @@ class TorchBaseline:
     def fault(self, draw: Expected) -> str:
         """Compare one call's result with the reference of `draw`. Return a message about a wrong output; empty if it is right.
 
-        Torch rounds 16-bit floats after each stage, generated kernels round once. So the 2-norm of the whole output is checked
-        for these types.
+        Torch rounds 16-bit floats after each stage, generated kernels round once. So for these types the 2-norm of the whole
+        output is checked.
         """
         output = decode(self.output(), self._dtype)
         if self._dtype in ("bfloat16", "float16"):

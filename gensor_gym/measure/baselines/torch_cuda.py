@@ -1,8 +1,8 @@
 """Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, torch.compile), timed by the protocol of `devices/cuda.py`.
 
-Both sides use graphs with the same number of calls, one pair of events around them, and warm caches. Operators of dtype tf32 may
-use TF32, in matrix products and convolutions; all others may not, although torch's default for convolutions allows it. cuDNN may
-try all its algorithms and take the fastest.
+Torch and generated kernels use graphs with the same number of calls, one pair of events around them, and warm caches. Operators
+of dtype tf32 may use TF32, in matrix products and convolutions; all others may not, although torch's default for convolutions
+allows it. cuDNN may try all its algorithms and take the fastest.
 
 Generated kernels work on row-major matrices, and on NCHW unless the operator names another order. The libraries have fast kernels
 for other layouts too, so the layouts in `LAYOUTS` are also timed. `torch.nhwc` gets images, weights and residuals as NHWC in
@@ -85,7 +85,7 @@ class TorchCudaBaseline(Replayed):
     def __init__(
         self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
     ) -> None:
-        """Copy the inputs from host or device, and call torch a few times, so that it chooses its kernels.
+        """Copy the inputs from host or device, and call torch a few times, so that torch chooses its kernels.
 
         The kind `torch.compile` uses Triton. `wrap` converts a tensor to the kind of array that draws compare; the default is
         NumPy's. ValueError if torch has no such kernel.

@@ -42,7 +42,7 @@ class Anchor:
     def conditions(self) -> dict[str, object]:
         """Return the drift anchor's last timing: `anchor_seconds` per call, and `anchor_at` in seconds since 1970.
 
-        Empty before the first.
+        Empty before the first timing.
         """
         return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
 

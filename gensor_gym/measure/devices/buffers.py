@@ -40,7 +40,7 @@ class Guarded(Protocol):
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
-    """Check the guard words of all buffers. Return a message that names those that a kernel wrote outside of, or an empty text.
+    """Check the guard words of all buffers. Return a message that names the buffers a kernel wrote outside of; empty if none.
 
     The guard words of inputs, which the next kernel uses too, are then written again.
     """

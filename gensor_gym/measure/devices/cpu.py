@@ -35,7 +35,7 @@ class CpuDevice:
     exclusive = False
 
     def __init__(self) -> None:
-        """Compile and load the drift anchor (a fixed kernel that is timed now and then) before any other kernel is loaded."""
+        """Compile and load the drift anchor (a fixed kernel that is timed every few trials) before any other kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -69,7 +69,7 @@ class CpuDevice:
         return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context that keeps the calling thread on one CPU."""
+        """Return a context that keeps the calling thread on one CPU."""
         return pinned()
 
 
@@ -138,7 +138,7 @@ class LoadedC:
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """The processor's name."""
+        """Return the processor's name."""
         return {"device": processor_name()}
 
     def close(self) -> None:
@@ -148,10 +148,10 @@ class LoadedC:
 
 @contextmanager
 def _file_of(built: Built) -> Iterator[str]:
-    """Context with the path of the kernel's library: its file, or a temporary copy of the content that was sent with the kernel.
+    """Yield the path of the kernel's library in a context: its file, or a temporary copy of the content sent with the kernel.
 
-    The copy has a new name each time, because a loader returns the loaded library for a known name. OSError if the content was
-    refused.
+    The copy has a new name each time, because a loader returns the loaded library for a known name. OSError, with the
+    reason in `built.refused`, if the content was not sent.
     """
     if built.refused:
         raise OSError(built.refused)

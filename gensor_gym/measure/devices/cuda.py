@@ -49,7 +49,7 @@ _STICKY = re.compile(
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Context that turns CUDA errors into DeviceLost if they make the device unusable, and into LaunchError otherwise."""
+    """Return a context that turns CUDA errors into DeviceLost if they make the device unusable, else into LaunchError."""
     try:
         yield
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
@@ -63,9 +63,9 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Context in which references are computed or compared.
+    """Return a context in which references are computed or compared.
 
-    A CUDA error becomes ReferenceFault, because no kernel is at fault.
+    It turns a CUDA error into ReferenceFault, because no kernel is at fault.
     """
     try:
         with translated():
@@ -224,7 +224,7 @@ class CudaDevice:
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context that does nothing, because events on the device measure the time."""
+        """Return a context that does nothing, because events on the device measure the time."""
         return nullcontext()
 
 
@@ -305,7 +305,7 @@ class LoadedCubin:
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """Return conditions of the measurement: GPU, driver, the kernel's resources, present clock, temperature and power."""
+        """Return conditions of the measurement: GPU, driver, the kernel's resources, current clock, temperature and power."""
         taken = {"registers": self._registers, "spilled_bytes": self._spilled}
         return {**self._device.description, **taken, **self._device.nvml.read()}
 

@@ -73,7 +73,7 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """Take the lock of a device. Return the file descriptor that holds it.
+    """Take the timing lock of a device. Return the file descriptor that holds it.
 
     The lock is taken again if its file was replaced meanwhile.
     """

@@ -27,7 +27,7 @@ class Nvml:
             self._library = library
 
     def read(self) -> dict[str, object]:
-        """Return those of `sm_clock_mhz`, `temperature_c` and `power_w` that can be read now."""
+        """Return the values of `sm_clock_mhz`, `temperature_c` and `power_w` that can be read now, by name."""
         if self._library is None:
             return {}
         value = ctypes.c_uint()

@@ -1,4 +1,4 @@
-"""Names of this machine's GPUs, found without a CUDA context: this process must not have one, because it may fork."""
+"""Names of this machine's GPUs, found without a CUDA context: this process must not have a context, because it may fork."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ STEPS_PER_SECOND = 1e6
 """Highest rates of the emulator, for a lower bound on its time: points of the iteration space per second, and steps per second (a
 step is one iteration of the outer reduction by one thread).
 
-They were reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: the points
-with large register tiles, the steps with tiles of one element.
+Both were reached on one core of a Zen 5 server, over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise: that of
+points with large register tiles, that of steps with tiles of one element.
 """
 
 
@@ -66,8 +66,8 @@ class EmulatedBackend:
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """Yield the measurements of `measure` one at a time.
 
-        ValueError if no kernel of the operator can finish within the time limit. A single kernel that cannot gets the status
-        TIMEOUT and is not run.
+        ValueError if no kernel of the operator can finish within the time limit. A single kernel that cannot finish gets the
+        status TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:

@@ -1,7 +1,7 @@
 """Compiles the CUDA text of kernels with a C++ compiler and runs it on this CPU, to check correctness.
 
 The threads of a block are fibers (see `emulator.h`). Sanitizers of addresses and undefined behaviour watch buffers that are
-exactly as long as the tensors. Times mean nothing here.
+exactly as long as the tensors. Its times say nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas",
 
 
 class EmulatorError(RuntimeError):
-    """A kernel did not compile, or broke a rule while it ran. The message is the report of the compiler or the sanitizer."""
+    """A kernel did not compile, or broke a rule while it ran. The message is the compiler's, sanitizer's or emulator's report."""
 
 
 def find_cxx() -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class EmulatedKernels:
     """
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
-        """Compile the kernels. ValueError unless all are for one target of GPUs, EmulatorError with the compiler's report."""
+        """Compile the kernels. ValueError unless all are for one target of GPUs; EmulatorError has the compiler's report."""
         languages = {kernel.language for kernel in kernels}
         if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
             names = ", ".join(map(repr, sorted(languages)))
@@ -105,7 +105,7 @@ class EmulatedKernels:
             raise EmulatorError(f"{' '.join(command)} failed{hint}\n{_head(done.stderr)}")
 
     def run(self, number: int, inputs: Sequence[np.ndarray], seed: int = 0, timeout: float = 120.0) -> Any:
-        """Run kernel `number`. Return its output; see `emulate`."""
+        """Run the kernel with index `number`. Return its output; see `emulate`."""
         op = self.kernels[number].operator
         if len(inputs) != len(op.inputs):
             raise ValueError(f"{op}: {len(inputs)} arrays given, expected {[t.name for t in op.inputs]}")
@@ -161,6 +161,8 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
     parts = [warp + '#include "emulator.h"\n#include "emulator_mma.h"\n']
     if any(kernel.maps for kernel in kernels):
         parts.append('#include "emulator_wgmma.h"\n')
+    if any(kernel.dependent for kernel in kernels):
+        parts.append('#include "emulator_grids.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
     cases = "".join(f"    case {number}: return run_{number}(argv[3], argv[4]);\n" for number in range(len(kernels)))
     parts.append(
@@ -202,7 +204,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     if kernel.cleared_bytes:
         lines.append(f"  memset(a[{arrays - 1}], 0, {kernel.cleared_bytes});")
     lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
-    lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
+    lines += _launches(number, kernel)
     if kernel.cleared_bytes:
         lines.append(f"  emulator::check_cleared(static_cast<unsigned char *>(a[{arrays - 1}]), {kernel.cleared_bytes});")
     lines.append('  file = fopen(target, "wb");')
@@ -220,6 +222,18 @@ def _map_text(made: TensorMap) -> str:
     rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"
     rest += f", {int(made.dtype == 'tf32')}"
     return f"TensorMap{{{data}, {{{strides}}}, {{{shape}}}, {{{box}}}, {rest}}}"
+
+
+def _launches(number: int, kernel: Kernel) -> list[str]:
+    """Return the C++ lines that launch a kernel's entries. Inputs of a dependent kernel arrive when it waits."""
+    op, lines = kernel.operator, list[str]()
+    if kernel.dependent:
+        sizes = [*(tensor.nbytes for tensor in (*op.inputs, *op.outputs)), kernel.workspace_bytes]
+        lines += [f"  emulator::withhold(a[{i}], {size}, {str(i < len(op.inputs)).lower()});" for i, size in enumerate(sizes)]
+    for launch in kernel.launches:
+        lines.append(f"  {_launch_text(number, launch)}")
+        lines += [f"  emulator::check_waits({math.prod(launch.grid) * math.prod(launch.block)});"] if kernel.dependent else []
+    return lines
 
 
 def _launch_text(number: int, launch: Launch) -> str:

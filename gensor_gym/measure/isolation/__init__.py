@@ -1,4 +1,4 @@
 """Restrictions of a worker process that runs kernels: environment variables, files, system calls.
 
-The latter two only on Linux.
+Files and system calls are restricted only on Linux.
 """

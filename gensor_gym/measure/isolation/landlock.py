@@ -17,10 +17,10 @@ from collections.abc import Iterable
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """Numbers of Landlock's three system calls, equal on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
-_WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
-_REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Bits of the rights to remove and to make files and folders."""
-_OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_REMOVE, _MAKE, _MOVE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8, 1 << 13
+"""Bits of the rights to remove and to make files and folders, and to move a file to another folder."""
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """Version of Landlock -> bits of the rights on files that it can restrict. A version that is missing here has the rights of the
 version before.
@@ -39,11 +39,12 @@ def version() -> int:
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Let this thread and its later threads use files only beneath these paths. False if Landlock is unavailable.
+def restrict(readable: Iterable[str], writable: Iterable[str], executes: bool = False) -> bool:
+    """Let this thread and its later threads use files only beneath these paths. Return False if Landlock is unavailable.
 
     Files beneath `readable` can be read, files beneath `writable` also written. A path is ignored if it does not exist or this
-    process may not open it. No file can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be
+    process may not open it. With `executes`, for compilers, files beneath `readable` can be executed (`execve`) and files move
+    between folders; otherwise neither is possible. No TCP port can be opened if Landlock's version supports that. This cannot be
     undone.
     """
     known = version()
@@ -56,21 +57,21 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
     try:
         read = _READ_FILE | _READ_DIR
         for path in readable:
-            _allow(ruleset, path, read & rights)
+            _allow(ruleset, path, (read | _EXECUTE * executes) & rights)
         for path in writable:
-            _allow(ruleset, path, (read | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE) & rights)
+            _allow(ruleset, path, (read | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE | _MOVE * executes) & rights)
         return no_new_privileges() and _libc.syscall(_RESTRICT, ruleset, 0) == 0
     finally:
         os.close(ruleset)
 
 
 def no_new_privileges() -> bool:
-    """Set this process's `no_new_privs`, which Linux requires before Landlock and filters; False if it is refused."""
+    """Set this process's `no_new_privs`, which Linux requires before Landlock and filters; return False if it is refused."""
     return sys.platform == "linux" and bool(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0)
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """Make a Landlock ruleset that restricts all rights of the version. Return its file descriptor; negative if it is refused."""
+    """Make a Landlock ruleset that restricts all of `rights`. Return its file descriptor; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))

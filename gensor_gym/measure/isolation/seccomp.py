@@ -104,6 +104,6 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     """Encode one instruction of the filter (`struct sock_filter`).
 
-    A test skips `yes` instructions if it succeeds, else `no`.
+    An instruction that tests skips the next `yes` instructions if the test succeeds, else the next `no`.
     """
     return struct.pack("=HBBI", code, yes, no, value)

@@ -140,8 +140,8 @@ class RecordedBackend:
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
         """Return a program's regret: the logarithm of its time over the best program's; zero if the two are statistically tied.
 
-        It is infinite if the program failed, and None if the best program is unknown because the table lacks a schedule of the
-        task's space.
+        The regret is infinite if the program failed, and None if the best program is unknown because the table lacks a schedule
+        of the task's space.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -217,7 +217,7 @@ class RecordedBackend:
         return tuple(found.samples[i] for i in rng.integers(0, len(found.samples), size=self._resample))
 
     def _find(self, op: Operator, schedule: Schedule, hw: Hardware) -> Measurement | None:
-        """Measurement of a program, None if it is not recorded; ValueError for a table of other hardware."""
+        """Return the measurement of a program, None if it is not recorded; ValueError for a table of other hardware."""
         part = self._part(op)
         if part is None:
             return None
@@ -240,7 +240,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """Return the file's content with an operator's timings, or None. Files of a folder are read at the first request."""
+        """Return the content of the file with an operator's timings, or None. Files of a folder are read at the first request."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -253,7 +253,7 @@ class RecordedBackend:
         return self._parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling. It excludes tables of files, which the copy reads again."""
+        """Return the state for pickling, without the tables of files, which the copy reads again."""
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 Timings are noisy, so several programs are tied with the program of least median. A program is tied unless the 95 percent
 bootstrap interval of the ratio of their medians is above one. Samples of one pass over the table are correlated (a machine
-drifts). So passes are drawn first, the same for both programs, then short blocks of neighbouring samples within each pass. A
-table of one pass does not show the drift between passes; the drift must come from other tables.
+drifts). So the bootstrap draws passes first, the same for both programs, then short blocks of neighbouring samples within each
+pass. A table of one pass does not show the drift between passes; the drift must come from other tables.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 RESAMPLES = 1000
 REACH = 4.0
-"""Two programs whose samples are further apart than this number of standard deviations of drift are never counted as tied."""
+"""Two programs whose samples are more than this number of standard deviations of drift apart are never counted as tied."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best program of a table, and how uncertain it is. `best` is its median in seconds.
+    """The best program of a table, and how uncertain it is. `best` is the program's median in seconds.
 
     `tied` bool [N] marks the programs that are statistically tied with it. `floor` is the noise floor of a regret: if the best
     program is measured twice, the log ratio of the two medians is below `floor` in 97.5 of 100 cases, so smaller differences are
@@ -35,7 +35,7 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Return the regret of program `index` with median `seconds`: the log of its ratio to the best; zero for tied ones."""
+        """Return the regret of program `index`, whose median is `seconds`: log(median / best median); zero for tied programs."""
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 

@@ -11,7 +11,7 @@ from gensor_gym.files import whole
 from gensor_gym.foreign import parse_object
 
 KEY = b"gensor_gym"
-"""Key in a file's metadata that has the table's description, as JSON."""
+"""Key of the table's description, as JSON, in a file's metadata."""
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
 """Largest number of rows of a file, and of its uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
@@ -77,7 +77,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert a row of the file back for `tables.from_row`: all conditions become one dictionary."""
+    """Convert a row of the file to a row for `tables.from_row`: all conditions become one dictionary."""
     lifted = {name: value for name in _LIFTED if (value := row.pop(name)) is not None}
     return {**row, "conditions": {**parse_object(row["conditions"], finite=False), **lifted}}
 

@@ -32,7 +32,7 @@ GROUPS = ("operator", "device", "protocol", "status")
 """Columns by which `Store.summary` groups trials and a `Selection` selects them."""
 _BUSY_SECONDS = 30.0
 _inherited: list[sqlite3.Connection] = []
-"""Connections of the process that forked this one. They are kept, because closing them here would disturb their owner."""
+"""SQLite connections of the process that forked this one. They are kept, because closing them would disturb their owner."""
 _COLUMNS = (
     "digest", "device", "protocol", "operator", "schedule", "status", "samples", "conditions", "error", "created", "seconds",
 )  # fmt: skip
@@ -158,7 +158,7 @@ class Store:
         return Added(new, replaced, kept)
 
     def get(self, digest: str, device: str, protocol: int = PROTOCOL) -> Measurement | None:
-        """Measurement stored under a key; None if there is none."""
+        """Return the measurement stored under a key; None if there is none."""
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
         with self._lock, _named(self.path):
             row = self._connect().execute(query, (digest, device, protocol)).fetchone()
@@ -259,7 +259,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the present schema, inside a transaction. ValueError for a newer schema."""
+    """Bring the file to the current schema, inside a transaction. ValueError for a newer schema."""
     found = _schema_of(connection, path)
     if found > SCHEMA_VERSION:
         raise ValueError(f"{path} is a store of schema {found}; this version reads schema {SCHEMA_VERSION} and older ones")
@@ -285,7 +285,7 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Context that raises PermissionError for a read-only store, and adds the file's name to other errors of SQLite."""
+    """Return a context that raises PermissionError for a read-only store, and adds the file's name to other errors of SQLite."""
     try:
         yield
     except sqlite3.OperationalError as error:

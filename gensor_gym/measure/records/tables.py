@@ -29,7 +29,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Records of a file. `about` describes a Parquet file by the keys that `gensor record` writes; else it is empty."""
+    """Records of a file. `about` describes the table by the keys that `gensor record` writes; it is empty except for Parquet."""
 
     records: list[Record]
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Programs found by earlier searches on this machine, fastest first, for the present timing protocol and compiler."""
+"""Programs found by earlier searches on this machine, fastest first, for the current timing protocol and compiler."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def programs(
     """Yield (schedule, measurement) of an operator's stored programs that take less than `below` seconds.
 
     With `imported` they were measured elsewhere, otherwise here. Results of searches come first, because programs of nearly equal
-    time were timed again in alternation with them; then the others, each part with the fastest first.
+    time were timed again in alternation with them; then all others. The fastest come first in both parts.
 
     Timings of another compiler, protocol or machine are skipped, and those of kernels that this version would generate
     differently. Also skipped are impossible times, programs that are no longer legal or whose kernel is wrong, and kernels that
-    read packed weights unless the weights are constant.
+    read packed weights if the weights are not constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -73,7 +73,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Return how many trials earlier searches have spent on an operator on this machine with the present compiler.
+    """Return how many trials earlier searches have spent on an operator on this machine with the current compiler.
 
     It is the number of stored trials or, if that is larger, the budget in trials of a finished search.
     """
@@ -91,7 +91,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """Return the kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
-    LookupError if none was found with the present compiler; ValueError for an unknown operator or machine.
+    LookupError if none was found with the current compiler; ValueError for an unknown operator or machine.
     """
     operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store

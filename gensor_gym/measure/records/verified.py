@@ -1,7 +1,7 @@
-"""Checks the kernels of stored programs, since a store may contain wrong claims of others.
+"""Checks the kernels of stored programs, since a store may contain wrong records of other users.
 
 A kernel is checked on this machine before `reuse` or `tuned` return it for the first time. Checks are noted in a file next to the
-user's own store, because a store may be a copy. `imported` checks the form of records.
+user's own store, because a store may be a copy. `imported.py` checks the form of records.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Statistics of times: the timing protocol, confidence intervals, verdicts, the shortest plausible time."""
+"""Statistics of times: the timing protocol, confidence intervals, verdicts (faster or slower), the shortest plausible time."""

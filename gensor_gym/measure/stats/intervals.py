@@ -28,7 +28,7 @@ def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confi
 
 @functools.cache
 def _outer_rank(count: int, confidence: float) -> int:
-    """Return the largest k for which the k-th sample from either end encloses the median with probability >= confidence.
+    """Return the largest k for which the k-th samples from both ends enclose the median with probability >= confidence.
 
     Of `count` sorted samples x, counted from 0, the interval is [x_(k), x_(count-1-k)]. 0 if no k suffices.
     """

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 1.0
-"""Shortest search, in seconds, that warns of other programs, because processor time is counted in hundredths of a second."""
+"""Seconds of the shortest search that warns of other programs, because processor time is counted in hundredths of a second."""
 CORES = 0.3
 """Number of cores that other programs may use, in addition to those that kernels leave idle, before a search warns."""
 PROC = Path("/proc")
 
 
 class OtherCores:
-    """Measures how many cores other programs use from its creation on. It needs Linux's counters in /proc."""
+    """Measures how many cores other programs use, from this object's creation on. It needs Linux's counters in /proc."""
 
     def __init__(self) -> None:
         self._begin = _counted()
 
     def used(self) -> tuple[float, float] | None:
-        """Return (seconds since the start, number of cores that other programs used on average); None without counters."""
+        """Return (seconds since creation, number of cores that other programs used on average); None without counters."""
         begin, end = self._begin, _counted()
         if begin is None or end is None:
             return None
@@ -33,7 +33,7 @@ class OtherCores:
 
 @contextmanager
 def warned_of_others(threads: int) -> Iterator[None]:
-    """Warn at the end (RuntimeWarning) if other programs used cores that kernels with `threads` threads need."""
+    """Warn at the end of the context (RuntimeWarning) if other programs used cores that kernels with `threads` threads need."""
     counted = OtherCores()
     yield
     used, cores = counted.used(), os.cpu_count() or 1
@@ -47,7 +47,7 @@ def warned_of_others(threads: int) -> Iterator[None]:
 def _counted() -> tuple[float, float, float] | None:
     """Read the clock and Linux's counters. Return three numbers of seconds, or None if they cannot be read.
 
-    They are the clock's, the busy seconds of all processors, and the processor time of this process with its children.
+    They are the clock's time, the busy time of all processors, and the processor time of this process with its children.
     """
     try:
         words = (PROC / "stat").read_text().partition("\n")[0].split()

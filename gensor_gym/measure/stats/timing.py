@@ -54,7 +54,7 @@ class TimingRules:
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
-    """Call the kernel until it is warm. Return the shortest seconds per call, since the first calls page memory in.
+    """Call the kernel until it is warm. Return the seconds of the fastest call, since the first calls page memory in.
 
     `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
     """
@@ -70,7 +70,7 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
 
 def sample(timer: Timer, calls: int) -> float:
-    """Take one sample; return its seconds per call. ClockFault unless they are above 0."""
+    """Take one sample; return its seconds per call. ClockFault unless the time is above 0."""
     seconds = elapsed(timer, calls)
     if seconds == 0.0:
         raise ClockFault(f"the clock says 0 s for {calls} calls")
@@ -78,7 +78,7 @@ def sample(timer: Timer, calls: int) -> float:
 
 
 def elapsed(timer: Timer, calls: int) -> float:
-    """Time `calls` calls. Return the seconds; 0 if the calls are too short for the clock.
+    """Time `calls` calls. Return their seconds; 0 if the calls are too short for the clock.
 
     ClockFault for a negative or infinite time.
     """

@@ -1,4 +1,4 @@
-"""Verdict on two kernels from their timings: faster, slower, the same or ambiguous, with a stated tolerance."""
+"""Verdict whether one kernel is faster than another, slower, the same or ambiguous, from timings, with a stated tolerance."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def verdict_apart(
 
 
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
-    """Return the verdict for an interval [low, high] of the first kernel's time divided by the second's.
+    """Return the verdict on two kernels from an interval [low, high] of the first one's time divided by the second one's.
 
-    SAME if all of the interval is within the tolerance. Otherwise FASTER if all of it is below 1, SLOWER if all of it is above 1,
-    and AMBIGUOUS if it contains 1.
+    It is SAME if all of the interval is within the tolerance. Otherwise FASTER if all of it is below 1, SLOWER if all of it is
+    above 1, and AMBIGUOUS if it contains 1.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: expected a share above 0, such as {TOLERANCE}")

@@ -18,7 +18,7 @@ thread on the next CPU.
 
 
 def leave_first_cpu() -> None:
-    """Keep the calling thread, and compilers that it starts, off the CPU of `pinned` if there is another.
+    """Keep the calling thread, and compilers that it starts, off the CPU that `pinned` uses if there is another.
 
     The lowest priority does not suffice: Linux shares a CPU evenly between sessions of processes (autogroup). On two cores two in
     fifty timings of a 0.95 ms kernel then took 2.4 ms (AMD EPYC, Zen 4).
@@ -29,7 +29,7 @@ def leave_first_cpu() -> None:
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep the calling thread on the first CPU that it may use. Do nothing on systems that cannot (macOS)."""
+    """Keep the calling thread on the first CPU that it may use, inside a context. Do nothing on systems that cannot (macOS)."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

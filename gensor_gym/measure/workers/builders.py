@@ -14,7 +14,7 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long. The text is its message."""
+    """The compiler refused a kernel or took too long. The text is the compiler's message."""
 
 
 def build_c(kernel: Kernel) -> Built:

@@ -23,7 +23,7 @@ There is no pause with a single thread, and none on a GPU.
 """
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
-"""Number of untimed calls of a kernel after another kernel was timed, and about the most seconds that they take.
+"""Number of untimed calls of a kernel after another kernel was timed, and about how many seconds they take at most.
 
 A last-level cache of 260 MB fills again within some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
 when timed alternately with torch, which took 6.0, 4.9, 4.7, .., 4.5 ms.
@@ -42,9 +42,9 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Verify and time all kernels of a comparison. Return the seconds per call by name, one sample for each round, in order.
 
-    All are verified first, on the same inputs. Torch is timed too if requested, in each layout that the device supports. An
-    operator with constant weights is compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError
-    if an answer is wrong or the operators differ.
+    All kernels are verified first, on the same inputs. Torch is timed too if requested, in each layout that the device supports.
+    An operator with constant weights is compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`.
+    ValueError if an answer is wrong or the operators differ.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -79,7 +79,7 @@ def run_comparison(
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
     """Return the function that times the device's drift anchor, a fixed kernel.
 
-    ValueError if the device has none, or if a kernel has its name.
+    ValueError if the device has no drift anchor, or if a kernel is called `anchor`.
     """
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")

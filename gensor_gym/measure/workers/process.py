@@ -33,7 +33,7 @@ class WorkerLost(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
-        """Return what pickle needs to rebuild the exception, status and text, so that it can come from another machine."""
+        """Return status and text, from which pickle rebuilds the exception, so that it can come from another machine."""
         return type(self), (self.status, str(self))
 
 
@@ -49,16 +49,18 @@ class WorkerProcess:
         restart_after: int = 300,
         stage_seconds: dict[str, float] | None = None,
         shut_in: bool | None = None,
+        memory: int = 0,
     ) -> None:
         """Choose how the worker will be started, without starting it.
 
         `device` is a name in `devices/opened.py`, or `start.COMPILER`. `stage_seconds` replaces the deadlines of some stages.
-        `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
+        `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION. Isolated
+        workers may allocate `memory` bytes (0: any number).
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
             raise ValueError(f"no stage {sorted(unknown)}; stages are {sorted(STAGE_SECONDS)}")
-        self._device, self._shut_in = device, shut_in
+        self._device, self._shut_in, self._memory = device, shut_in, memory
         self._restart_after = restart_after
         self._seconds = {**STAGE_SECONDS, **(stage_seconds or {})}
         self._live: _Live | None = None
@@ -80,9 +82,9 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and read the worker's messages until its answer, which is returned. Any error ends the worker.
+        """Send a request, read the worker's messages until its answer, and return the answer. Any error ends the worker.
 
-        Each message about a stage of the work starts the deadline of that stage.
+        Each message about a stage of the request starts the deadline of that stage.
         """
         stage = "start" if live.requests == 1 else "load"
         try:
@@ -135,10 +137,10 @@ class WorkerProcess:
     def _running(self) -> _Live:
         """Return the running worker.
 
-        A new one is started if there is none, or if it belongs to the process that forked this one.
+        A new worker is started if there is none, or if it belongs to the process that forked this one.
         """
         if self._live is None or self._live.owner != os.getpid():
-            self._live = _Live(self._device, self._shut_in)
+            self._live = _Live(self._device, self._shut_in, self._memory)
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
@@ -157,10 +159,10 @@ class WorkerProcess:
 class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
-    def __init__(self, device: str, shut_in: bool | None) -> None:
+    def __init__(self, device: str, shut_in: bool | None, memory: int) -> None:
         self.owner = os.getpid()
         self.requests = 0
-        self.start = start_of(device, shut_in)
+        self.start = start_of(device, shut_in, memory)
         child_read, self.write_fd = os.pipe()
         self.read_fd, child_write = os.pipe()
         self._stderr = tempfile.TemporaryFile()

@@ -38,7 +38,7 @@ class Station:
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Return the name of the device that this node times."""
+        """Return the name of this node's device."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
@@ -132,7 +132,7 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """Return the next job as (index, trial, number of stations lost with it), or None if no job may start now.
+        """Return the next job as (index of the trial, trial, number of stations lost with it), or None if no job may start now.
 
         A trial whose station was lost comes first, then a new one if fewer than `ahead` are running or wait for earlier results.
         """

@@ -20,15 +20,17 @@ class Built:
     compiler: str = ""
     compile_seconds: float = 0.0
     library: bytes = field(default=b"", repr=False)
-    """Content of the file, for a worker that may not open it."""
+    """Content of the file, for a worker that may not open it, and of a library without a file."""
     refused: str = ""
     """Reason why the file's content is missing. A worker then loads no kernel."""
 
     def enclosed(self) -> Built:
         """Return a copy with the content of the kernel's file, for a worker that may not open the file.
 
-        If the file is missing, or if other users can write it, the copy has the reason instead (`refused`).
+        If the file is missing, or if other users can write to it, the copy has the reason instead (`refused`).
         """
+        if self.library:
+            return self
         try:
             return replace(self, library=read_own(Path(self.path)))
         except ValueError as error:
@@ -40,7 +42,8 @@ class TrialRequest:
     """Request to a worker to verify and time one kernel. `floor` is the shortest plausible time in seconds.
 
     If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
-    `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time.
+    `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time. With `unseen`, `stats/unseen.py`
+    checks after timing that the kernel keeps no results.
     """
 
     built: Built
@@ -50,6 +53,7 @@ class TrialRequest:
     rules: TimingRules = field(default_factory=TimingRules)
     slow: float = math.inf
     timed: bool = True
+    unseen: bool = False
 
     def enclosed(self) -> TrialRequest:
         """Return a copy with the content of the kernel's file; see `Built.enclosed`."""
@@ -82,7 +86,7 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class Trial:
-    """A kernel that a pool compiles, verifies and times. `request` makes the message for the worker after compilation.
+    """A kernel that a pool compiles, verifies and times. After compilation `request` makes the message for the worker.
 
     The fields are those of `TrialRequest`.
     """
@@ -94,10 +98,11 @@ class Trial:
     rules: TimingRules = field(default_factory=TimingRules)
     slow: float = math.inf
     timed: bool = True
+    unseen: bool = False
 
     def request(self, built: Built) -> TrialRequest:
         """Return the message that asks a worker to run this trial with the compiled kernel."""
-        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed)
+        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed, self.unseen)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from gensor_gym.measure.isolation.readable import WRITTEN, readable
 from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 
 COMPILER = "nvrtc"
-"""Name of the worker's kind that compiles CUDA kernels and has no device."""
+"""Name of the kind of worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Environment variable that switches isolation: `off` starts workers without it, for systems on which they do not run otherwise.
+"""Environment variable that switches isolation: `off` starts workers without it, for systems on which isolated workers fail.
 """
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -42,7 +42,7 @@ class Start:
     command: list[str]
     variables: dict[str, str]
     libraries: dict[str, str] = field(default_factory=dict)
-    """Key of a C source -> path of its library, compiled before the worker starts."""
+    """Key of a C source -> path of its library, which is compiled before the worker starts."""
     scratch: Path | None = None
 
     @property
@@ -58,18 +58,19 @@ class Start:
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
 
 
-def start_of(device: str, shut_in: bool | None = None) -> Start:
+def start_of(device: str, shut_in: bool | None = None, memory: int = 0) -> Start:
     """Choose command and environment variables of a worker for a device. `shut_in` isolates it if it runs kernels' machine code.
 
-    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. ValueError for an unknown device, or an invalid value of the variable.
+    If `shut_in` is None, $GENSOR_GYM_ISOLATION decides. An isolated worker may allocate `memory` bytes (0: any number).
+    ValueError for an unknown device, or an invalid value of the variable.
     """
     opened = None if device == COMPILER else opened_by(device)
-    if opened is None or not opened.shut_in or not (_wanted() if shut_in is None else shut_in):
-        return Start(_command(""), _variables(passed_on(os.environ, OF_USER)))
-    return _shut_in(opened)
+    if opened is None or not opened.shut_in or not (wanted() if shut_in is None else shut_in):
+        return Start(launched(""), _variables(passed_on(os.environ, OF_USER)))
+    return _shut_in(opened, memory)
 
 
-def _shut_in(opened: Opened) -> Start:
+def _shut_in(opened: Opened, memory: int) -> Start:
     """Prepare an isolated worker: its rules, its libraries, and a new folder in the cache, the only one to which it may write.
 
     The folder is not in /tmp, which may be mounted noexec.
@@ -78,11 +79,11 @@ def _shut_in(opened: Opened) -> Start:
     base = private_dir("scratch")
     _remove_unused(base)
     scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=base))
-    rules = {"readable": [*readable(), *libraries.values(), str(lock_path())], "writable": [*WRITTEN, str(scratch)]}
+    paths = {"readable": [*readable(), *libraries.values(), str(lock_path())], "writable": [*WRITTEN, str(scratch)]}
     file = scratch / "rules.json"
-    file.write_text(json.dumps(rules), encoding="utf-8")
+    file.write_text(json.dumps(paths | {"memory": memory}), encoding="utf-8")
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), CACHE: str(cache_dir())}
-    return Start(_command(str(file)), _variables({**passed_on(os.environ), **own}), libraries, scratch)
+    return Start(launched(str(file)), _variables({**passed_on(os.environ), **own}), libraries, scratch)
 
 
 def _remove_unused(base: Path) -> None:
@@ -93,7 +94,8 @@ def _remove_unused(base: Path) -> None:
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def _command(rules: str) -> list[str]:
+def launched(rules: str) -> list[str]:
+    """Return the command that starts a worker, or a tool, with the file of its rules (`isolation/launch.py`)."""
     return [sys.executable, "-P", str(Path(launch.__file__).resolve()), rules]
 
 
@@ -102,7 +104,7 @@ def _variables(given: dict[str, str]) -> dict[str, str]:
     return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _wanted() -> bool:
+def wanted() -> bool:
     """Whether workers should be isolated; ValueError for an invalid value of $GENSOR_GYM_ISOLATION."""
     said = os.environ.get(SWITCH, "on").strip() or "on"
     if said not in ("on", "off"):

@@ -15,6 +15,7 @@ from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
+from gensor_gym.measure.stats import unseen
 from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, elapsed, take_samples
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
@@ -23,7 +24,7 @@ REPEATS = 3
 """Number of calls that are checked one by one after timing, to catch kernels that fail in every second or third call."""
 
 Announce = Callable[[str], None]
-"""Function that tells the parent process which stage of a request begins, so that it knows the stage of a crash or hang."""
+"""Function that tells the parent process which stage of a request begins, so that it knows where a worker crashed or hung."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
@@ -61,7 +62,7 @@ class Loaded(Protocol):
         """Return a message about guard words or inputs that the kernel has overwritten; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
-        """Return conditions of a measurement: the device and its present state."""
+        """Return conditions of a measurement: the device and its current state."""
 
     def close(self) -> None:
         """Unload the kernel."""
@@ -109,7 +110,7 @@ class Device(Protocol):
         """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
+        """Return the context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
@@ -122,7 +123,7 @@ def check(loaded: Loaded, draw: Expected) -> str:
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Context that loads a compiled kernel and always unloads it."""
+    """Return a context that loads a compiled kernel and always unloads it."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -149,7 +150,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """Context that waits for a device's timing lock and holds it. It does nothing unless `wanted`."""
+    """Return a context that waits for a device's timing lock and holds it, or does nothing unless `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")
@@ -190,11 +191,36 @@ def _measure(
         loaded.time(1)
         if fault := check(loaded, draws[2]):
             return wrong(fault, "on new inputs after timing")
-    seconds = float(np.median(samples))
-    if seconds < request.floor:
+    if request.unseen and (kept := _on_unseen(device, loaded, request, announce)):
+        return kept
+    if (seconds := float(np.median(samples))) < request.floor:
         text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
         return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
     return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _on_unseen(device: Device, loaded: Loaded, request: TrialRequest, announce: Announce) -> Measurement | None:
+    """Call the kernel twice on each of some draws that it has not seen. Return a measurement if an answer is wrong, or kept.
+
+    More draws follow as long as second calls are too fast, because other work on the machine can delay every first call.
+    """
+    kernel, fault = request.built.kernel, ""
+    first: list[float] = []
+    second: list[float] = []
+    for number in range(1, unseen.ROUNDS + 1):
+        announce("reference")
+        draws = device.draws(kernel.operator, request.seed + number)
+        with alone(device, not device.exclusive, announce), device.steady():
+            for draw in draws:
+                announce("check")
+                loaded.write(draw)
+                for times in (first, second):
+                    times.append(elapsed(loaded.time, 1))
+                    if fault := check(loaded, draw):
+                        return Measurement(Status.WRONG_ANSWER, error=f"on unseen inputs: {fault}", digest=kernel.digest)
+        if not (fault := unseen.fault_of_calls(first, second)):
+            return None
+    return Measurement(Status.IMPLAUSIBLE, error=fault, digest=kernel.digest)
 
 
 def _checked(loaded: Loaded, draw: Expected, request: TrialRequest, announce: Announce) -> Measurement:

@@ -72,7 +72,7 @@ def _send(fd: int, body: bytes) -> None:
 
 
 def _read_exactly(fd: int, count: int, deadline: float | None) -> bytes:
-    """Read exactly `count` bytes from the pipe. PipeClosed at its end, DeadlinePassed after the deadline."""
+    """Read exactly `count` bytes from the pipe. PipeClosed at the pipe's end, DeadlinePassed after the deadline."""
     parts: list[bytes] = []
     while count:
         if deadline is not None:

@@ -1,7 +1,7 @@
 """The worker process: runs kernels on a device, so that a crash does not reach the process that started it.
 
 `isolation/launch.py` starts it with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or when
-its parent has ended, even while a kernel hangs, because a thread watches the parent. Nothing is written to standard output.
+its parent has ended, even while a kernel hangs, because a thread watches the parent. It writes nothing to standard output.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class IsolationWarning(RuntimeWarning):
 
 
 def warn_of_isolation(bound: str) -> None:
-    """Warn if isolation was requested but is missing or incomplete. `bound` is the environment variable `ISOLATED_BY`."""
+    """Warn if isolation was requested but is missing or incomplete. `bound` is the value of the variable `ISOLATED_BY`."""
     if bound not in ("", WHOLE):
         need = f"expected {WHOLE}: Linux 5.13 or newer, not forbidden by a container"
         text = f"kernels under trial run with more of your rights than they need: isolation is {bound}, {need}"
@@ -109,7 +109,7 @@ def pass_warnings_on(write_fd: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the worker with the arguments that the module describes."""
+    """Run the worker with the arguments that the module's docstring describes."""
     device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
     watch_parent(parent)
     pass_warnings_on(write_fd)

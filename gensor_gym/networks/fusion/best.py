@@ -25,7 +25,7 @@ from gensor_gym.networks.plan import Plan, ordered
 MOST_STATES, MOST_TRIED = 1 << 19, 1 << 14
 """Most states of the dynamic program, and most partial plans that the search takes up; beyond them nothing is certified."""
 SECONDS = 60.0
-"""Processor seconds that pricing all pieces may take where a plan or a regret is asked for."""
+"""Most processor seconds that pricing all pieces takes in `best_plan` and in `PlanGraph.best`."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Optimum:
     states: int
     """Number of states of the dynamic program."""
     tried: int
-    """Number of covers of the nodes that the search reached, with those whose pieces are no plan."""
+    """Number of covers of the nodes that the search reached, including those whose pieces form no plan."""
 
 
 def optimum(
     network: Network, hardware: Hardware, of: Dependences | None = None, prices: Prices | None = None, seconds: float = math.inf
 ) -> Optimum:
-    """The cheapest plan.
+    """Return the cheapest plan with its proof.
 
     TooMany if the network is too large for a proof, or pricing its pieces takes more than `seconds` of processor time. ValueError
     if a node has no kernel of its own.
@@ -70,7 +70,7 @@ def ranked(
 
 
 def best_plan(network: Network, hardware: Hardware) -> Plan:
-    """The cheapest plan; the plan `fine` if the network is too large for a proof, or the proof takes more than `SECONDS`."""
+    """Return the cheapest plan, or plan `fine` if the network is too large for a proof, or the proof takes over `SECONDS`."""
     try:
         return optimum(network, hardware, seconds=SECONDS).plan
     except TooMany:
@@ -90,7 +90,7 @@ class _Covers:
         """Set of covered nodes -> least seconds of pieces that cover all others."""
 
     def following(self, covered: int) -> Iterator[tuple[Candidate, int]]:
-        """(piece, nodes covered with it) for all pieces that cover the first uncovered node and no covered node."""
+        """Yield (piece, nodes covered with it) for all pieces that cover the first uncovered node and no covered node."""
         first = ~covered & (covered + 1)
         for one in self.beginning.get(first, ()):
             if not one.nodes & covered:
@@ -114,7 +114,7 @@ class _Covers:
         return costs
 
     def covers(self) -> Iterator[tuple[float, list[Candidate]]]:
-        """(seconds, pieces) of covers whose pieces do not wait in a circle, cheapest first; TooMany after `MOST_TRIED`."""
+        """Yield (seconds, pieces) of covers without circular waits, cheapest first; TooMany after `MOST_TRIED` partial covers."""
         number = itertools.count()
         waiting: list[tuple[float, int, float, int, tuple[Candidate, ...]]] = [(self.left[0], next(number), 0.0, 0, ())]
         for _ in range(MOST_TRIED):

@@ -15,7 +15,7 @@ _MOVES = (Transpose, Slice)
 
 
 def block_of(network: Network, second: str, copies: bool = False) -> Piece | None:
-    """The block whose second product is given: the product before it, the nodes between, and views before and after.
+    """Return the block with second product `second`: the product before it, the nodes between, and views before and after.
 
     With `copies`, copies before the block count as views, such as copies of keys that several heads share. None unless exactly
     one product comes before `second`.
@@ -42,7 +42,7 @@ def block_of(network: Network, second: str, copies: bool = False) -> Piece | Non
 
 
 def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
-    """The nodes of `inside` that no node outside reads; a mask for all layers, for example, is left to a piece of its own."""
+    """Return `last` and the nodes of `inside` that only they read; a mask for all layers, for example, is in its own piece."""
     kept = set(inside)
     while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
         kept -= others
@@ -50,7 +50,7 @@ def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
 
 
 def _moves_before(network: Network, inside: set[str], products: Iterable[str], copies: bool) -> set[str]:
-    """Transposes, slices and perhaps copies that only the block reads, and that make operands of its products."""
+    """Return transposes, slices and, with `copies`, copies that only the block reads and that make operands of its products."""
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
@@ -64,7 +64,7 @@ def _moves_before(network: Network, inside: set[str], products: Iterable[str], c
 
 
 def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
-    """Whether a value, or a view of it, is in `wanted` or is read by a node in `wanted`."""
+    """Return whether a value, or a view of it, is in `wanted` or is read by a node in `wanted`."""
     waiting = [name]
     while waiting:
         one = waiting.pop()
@@ -75,7 +75,7 @@ def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
 
 
 def _moves_after(network: Network, last: str) -> set[str]:
-    """Transposes after a product, each the only reader of the value before it."""
+    """Return the transposes after a product, each the only reader of the value before it."""
     found: set[str] = set()
     while len(readers := readers_of(network, last)) == 1 and isinstance(network.nodes[readers[0]], Transpose):
         last = readers[0]

@@ -36,7 +36,7 @@ class TooMany(ValueError):
 
 
 def candidates(of: Dependences, prices: Prices, until: float = math.inf) -> list[Candidate]:
-    """All legal pieces, the cheapest anchor of each set.
+    """Return all legal pieces, each set of nodes at its cheapest anchor.
 
     TooMany if there are too many sets to try, or after `until`, by the clock of this process's processor time.
     """
@@ -52,7 +52,7 @@ def candidates(of: Dependences, prices: Prices, until: float = math.inf) -> list
 
 
 def blocks(of: Dependences) -> Iterator[Piece]:
-    """Blocks, legal or not, of each product of a network as second product, with and without the copies before the block."""
+    """Yield, for each product of a network, the blocks whose second product it is, legal or not, with and without copies."""
     for name in of.names:
         if isinstance(of.network.nodes[name], Contract):
             yield from {block for copies in (False, True) if (block := block_of(of.network, name, copies)) is not None}
@@ -66,7 +66,7 @@ def keep_cheaper(found: dict[int, Candidate], some: int, piece: Piece, prices: P
 
 
 def _linked(of: Dependences) -> list[int]:
-    """All connected sets of nodes with at most one product that contain every node on a path between two of their nodes."""
+    """Return connected sets with at most one product that contain all nodes on paths between their nodes."""
     found = dict.fromkeys(1 << one for one in range(len(of.names)))
     waiting = list(found)
     while waiting:
@@ -85,6 +85,6 @@ def _linked(of: Dependences) -> list[int]:
 
 
 def _may_be(of: Dependences, some: int) -> bool:
-    """Whether a set, and so perhaps a larger one, has one product at most and computes in one type."""
+    """Return whether a set has at most one product and computes in one type, as every set inside a piece does."""
     hosts = some & of.products
     return hosts & (hosts - 1) == 0 and some & of.whole in (0, some)

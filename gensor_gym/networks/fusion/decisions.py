@@ -15,7 +15,7 @@ from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 
 def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """(text of a decision, changed plan) for every decision with a legal plan."""
+    """Yield (text of a decision, changed plan) for every decision with a legal plan."""
     for decision, pieces in (*_cuts(plan), *_joins(plan), *_panels(plan), *_blocks(plan)):
         changed = ordered(plan.network, _with_loops(plan, pieces)) or ordered(plan.network, _with_loops(None, pieces))
         if changed is not None and not changed.fault:
@@ -26,7 +26,7 @@ def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces with their loops: a piece still follows its predecessor in a loop of `plan` if both pieces still exist."""
+    """Return the pieces with loops: a piece still follows its predecessor in a loop of `plan` if both pieces still exist."""
     there = {piece.nodes for piece in pieces}
     after: dict[tuple[str, ...], Piece] = {}
     for before, piece in pairwise(plan.pieces if plan else ()):
@@ -42,7 +42,7 @@ def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """(decision, pieces) for cuts of a piece in two at any of its nodes; a block is cut into the pieces of `cut_all`."""
+    """Yield (decision, pieces) for cuts of a piece in two at any of its nodes; a block is cut into the pieces of `cut_all`."""
     for piece in plan.pieces:
         others = [other for other in plan.pieces if other is not piece]
         if piece.anchor == "block":
@@ -57,7 +57,7 @@ def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """(decision, pieces) for joins of two pieces, if the second reads the first; the anchor follows from the first."""
+    """Yield (decision, pieces) for joins of two pieces, if the second reads the first; the anchor follows from the first."""
     for one in plan.pieces:
         for other in plan.pieces:
             inner = {one.anchor, other.anchor} <= {"tile", "row"}
@@ -67,7 +67,7 @@ def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """(decision, pieces) for panels of a product, or of an existing panel, and a piece of rows that reads it."""
+    """Yield (decision, pieces) for panels of a product, or of an existing panel, and a piece of rows that reads it."""
     for one in plan.pieces:
         for other in plan.pieces:
             panel = panel_of_both(plan.network, one, other)
@@ -77,7 +77,7 @@ def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
-    """The panel of a product's piece `host` and a piece of rows that reads it; None for pieces of other kinds."""
+    """Return the panel of a product's piece `host` and a piece of rows that reads it; None for pieces of other kinds."""
     hosts = host.anchor in ("tile", "panel") and isinstance(network.nodes[host.nodes[0]], Contract)
     if hosts and rows.anchor == "row" and reads_of(network, rows) & set(host.nodes):
         return Piece((*host.nodes, *rows.nodes), "panel")
@@ -85,7 +85,7 @@ def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
 
 
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """(decision, pieces) for blocks of a product, the product before it and the nodes between."""
+    """Yield (decision, pieces) for blocks of a product, the product before it and the nodes between."""
     for piece in plan.pieces:
         host = piece.nodes[0]
         if piece.anchor == "tile" and isinstance(plan.network.nodes[host], Contract):
@@ -96,7 +96,7 @@ def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def with_piece(pieces: Sequence[Piece], piece: Piece) -> list[Piece] | None:
-    """The pieces after `piece` replaces all pieces with its nodes; None if such a piece has other nodes too."""
+    """Return the pieces after `piece` replaces all pieces with its nodes; None if such a piece has other nodes too."""
     taken = set(piece.nodes)
     kept = [other for other in pieces if taken.isdisjoint(other.nodes)]
     cut = [other for other in pieces if not taken.isdisjoint(other.nodes) and not taken.issuperset(other.nodes)]

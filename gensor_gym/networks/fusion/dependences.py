@@ -15,7 +15,7 @@ from gensor_gym.networks.plan import reads_of
 
 @dataclass(frozen=True, eq=False)
 class Dependences:
-    """For the nodes that are not free (`Network.is_free`): which nodes each node reads, and which nodes read it."""
+    """Which nodes each node reads, and which nodes read it, among the nodes that are not free (`Network.is_free`)."""
 
     network: Network
 
@@ -71,28 +71,28 @@ class Dependences:
         return self.bits(name for name in self.names if name in self.network.graph.whole)
 
     def bits(self, names: Iterable[str]) -> int:
-        """Set of the named nodes."""
+        """Return the set of the named nodes."""
         return sum(1 << self.number[name] for name in names)
 
     def hull(self, some: int) -> int:
-        """The set with all nodes on paths between its nodes, without which kernels would wait for each other."""
+        """Return the set with all nodes on paths between its nodes, without which kernels would wait for each other."""
         before = reduce(or_, (self.before[one] for one in places(some)))
         after = reduce(or_, (self.after[one] for one in places(some)))
         return some | (before & after)
 
     def nodes_of(self, some: int) -> tuple[str, ...]:
-        """Names of the nodes of a set as a piece lists them: the product first, then in the graph's order."""
+        """Return the names of a set's nodes as a piece lists them: the product first, then in the graph's order."""
         hosts = some & self.products
         host = (1 << places(hosts)[0]) if hosts and hosts & (hosts - 1) == 0 else 0
         return tuple(self.names[one] for one in (*places(host), *places(some & ~host)))
 
     def piece(self, some: int, anchor: str = "") -> Piece:
-        """Piece of a set of nodes at an anchor, by default the anchor that follows from the piece's host."""
+        """Return the piece of a set of nodes at an anchor, by default the anchor that follows from the piece's host."""
         nodes = self.nodes_of(some)
         return Piece(nodes, anchor) if anchor else piece_of(self.network, nodes)
 
     def is_ordered(self, groups: Iterable[int]) -> bool:
-        """Whether disjoint groups, and all other nodes alone, can run in some order: no group waits for itself through others."""
+        """Return whether disjoint groups and all other nodes alone can run in some order: no group waits for itself."""
         left = list(groups)
         alone = (1 << len(self.names)) - 1 & ~reduce(or_, left, 0)
         left = sorted([*left, *(1 << one for one in places(alone))], key=lambda some: some & -some)
@@ -110,16 +110,16 @@ class Dependences:
         return True
 
     def readers_of(self, some: int) -> int:
-        """The nodes that read a node of the set `some`. A set is an int whose bit i stands for node i."""
+        """Return the nodes that read a node of the set `some`. A set is an int whose bit i stands for node i."""
         return reduce(or_, (self.readers[one] for one in places(some)), 0)
 
     def read_by(self, some: int) -> int:
-        """Set of the nodes that the nodes of a set read."""
+        """Return the set of the nodes that the nodes of a set read."""
         return reduce(or_, (self.reads[one] for one in places(some)), 0)
 
 
 def places(some: int) -> tuple[int, ...]:
-    """The bits of a set, in order."""
+    """Return the numbers of a set's bits, in order."""
     return tuple(_places(some))
 
 

@@ -13,7 +13,7 @@ MOST_ROWS = 256
 
 
 def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """(text of a decision, changed plan) for every change in which a piece joins the loop before it, or begins its own loop.
+    """Yield (text of a decision, changed plan) for each change in which a piece joins the loop before it or begins its own.
 
     A joining piece takes the rows of the loop. If it makes a new loop with the piece before it, its rows are any power of two up
     to `MOST_ROWS`.
@@ -30,7 +30,7 @@ def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _with(plan: Plan, number: int, rows: int) -> Plan:
-    """The plan after a piece gets `follows=rows`; later pieces of the same loop get the same rows."""
+    """Return the plan with `follows=rows` for piece `number` and for the later pieces of its loop."""
     pieces = list(plan.pieces)
     pieces[number] = dataclasses.replace(pieces[number], follows=rows)
     later = number + 1
@@ -41,7 +41,7 @@ def _with(plan: Plan, number: int, rows: int) -> Plan:
 
 
 def loop_before(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """Pieces of the loop before the piece with index `number`."""
+    """Return the pieces of the loop before the piece with index `number`."""
     first = number - 1
     while pieces[first].follows:
         first -= 1

@@ -31,12 +31,12 @@ class Prices:
     """Seconds of the pieces of one network on one machine; infinite for a piece that has no kernel there."""
 
     def __init__(self, network: Network, hardware: Hardware) -> None:
-        """Price nothing yet."""
+        """Prepare an empty table of prices."""
         self.network, self.hardware = network, hardware
         self._known: dict[tuple[tuple[str, ...], str], float] = {}
 
     def of(self, piece: Piece) -> float:
-        """Seconds of a piece that has its own loop; infinite if no kernel supports it at its anchor."""
+        """Return the seconds of a piece with a loop of its own; infinite if no kernel supports it at its anchor."""
         key = piece.nodes, piece.anchor
         if key not in self._known:
             try:
@@ -46,12 +46,12 @@ class Prices:
         return self._known[key]
 
     def total(self, pieces: Iterable[Piece]) -> float:
-        """Seconds of all pieces, one after another."""
+        """Return the seconds of all pieces, one after another."""
         return sum(map(self.of, pieces))
 
 
 def price(plan: Plan, hardware: Hardware) -> float:
-    """Seconds of a plan by the models. ValueError for an illegal plan, and for loops of several pieces, which have no model."""
+    """Predict the seconds of a plan. ValueError for an illegal plan, and for loops of several pieces, which have no model."""
     if shared := [piece for piece in plan.pieces if piece.follows]:
         raise ValueError(f"{shared[0].nodes[0]} follows another piece: expected loops of one piece, which the models know")
     _ = plan.steps

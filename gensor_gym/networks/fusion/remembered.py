@@ -21,7 +21,7 @@ FOLDER = "plans"
 
 
 def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardware], Plan], machine: Hardware) -> Plan:
-    """Plan of a network for a machine by the named rule: read from the cache if it is legal, else computed and stored."""
+    """Return a network's plan by the rule `name`: read from the cache if legal, else computed by `rule` and stored."""
     path = private_dir(FOLDER) / f"{_key(network, name, machine)}.txt"
     try:
         known = Plan.parse(network, read_own(path).decode())
@@ -36,6 +36,6 @@ def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardwa
 
 
 def _key(network: Network, name: str, machine: Hardware) -> str:
-    """Hash of everything that a plan depends on: package, rule, machine, graph, origins of nodes, names of constants."""
+    """Return a hash of all that a plan depends on: package, rule, machine, graph, origins of nodes, names of constants."""
     parts = [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -21,7 +21,7 @@ _nest = lru_cache(maxsize=4096)(row_nest)
 
 
 def with_rows_together(plan: Plan) -> Plan:
-    """The plan after each piece of rows takes the pieces of rows that it reads, where one nest computes both."""
+    """Return the plan in which pieces of rows join the pieces of rows that they read, if one nest computes both."""
     while (joined := next(_joined(plan), None)) is not None:
         plan = joined
     return plan
@@ -41,7 +41,7 @@ def _joined(plan: Plan) -> Iterator[Plan]:
 
 
 def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
-    """The piece with the nodes of both pieces, cached in the network; None if no nest computes each element or row once."""
+    """Return the piece with the nodes of both, cached in the network; None if no nest computes each element or row once."""
     key = "rows", before.nodes, piece.nodes
     if key not in network.known:
         both = piece_of(network, sorted({*before.nodes, *piece.nodes}, key=network.places.__getitem__))
@@ -51,7 +51,7 @@ def _both(network: Network, before: Piece, piece: Piece) -> Piece | None:
 
 
 def _is_once(first: RowNest | None, both: RowNest | None) -> bool:
-    """Whether the nest of both pieces can be scheduled, and computes each element or each row of the first nest once."""
+    """Return whether the nest `both` can be scheduled, and computes each element or each row of the nest `first` once."""
     if first is None or both is None or len(both.crossing) > MOST_PLACED:
         return False
     return first.rows * first.columns in (both.rows * both.columns, both.rows)

@@ -32,7 +32,7 @@ def check_rule(rule: Any) -> None:
 
 
 def plan_of(network: Network, rule: Callable[[Network], Plan] | str, machine: Hardware | None = None) -> Plan:
-    """Plan of a network by a rule or a named rule, for a machine or this host.
+    """Plan a network by a rule or a named rule, for a machine or this host.
 
     ValueError for an unknown name, or if the rule does not return a plan of the network.
     """

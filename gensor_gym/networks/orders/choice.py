@@ -147,7 +147,7 @@ class _Classes:
 
 
 def is_image(network: Network, name: str) -> bool:
-    """Return whether a value is an image [n, c, h, w] in memory that changes from call to call."""
+    """Return whether a value is an image [n, c, h, w] that is in memory and not constant."""
     value = network.graph.values[name]
     return len(value.shape) == 4 and not value.constant and not network.graph.is_repeated(name)
 

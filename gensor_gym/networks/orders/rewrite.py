@@ -65,7 +65,7 @@ class _Rewriting:
         input channels).
         """
         self.moved: dict[str, str] = {}
-        """Name of a reduction of the old network, which is a reshape in the new one -> name of the new reduction."""
+        """Name of a value, a reduction in the old network and a reshape in the new -> name of the new reduction."""
 
     def given(self, name: str) -> None:
         """Add a transposition of a value with channels first, if channels last are chosen for it."""

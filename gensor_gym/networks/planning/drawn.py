@@ -34,35 +34,35 @@ class _Writer:
         self.rows = int(rng.choice(_ROWS))
 
     def given(self, *shape: int, constant: bool = False) -> str:
-        """Name of a new input or constant."""
+        """Write a new input or constant, and return its name."""
         kind = f"float32{list(shape)}"
         self.inputs.append(f"x{len(self.inputs)}: " + (f"constant({kind})" if constant else kind))
         return f"x{len(self.inputs) - 1}"
 
     def made(self, text: str) -> str:
-        """Name of a new node."""
+        """Write a new node, and return its name."""
         self.lines.append(f"    v{len(self.lines)} = {text}")
         return f"v{len(self.lines) - 1}"
 
     def width(self) -> int:
-        """A number of columns."""
+        """Draw a number of columns."""
         return int(self.rng.choice(_WIDTHS))
 
     def product(self, x: str, inner: int, columns: int, bias: bool = True) -> str:
-        """A linear layer of x [rows, inner]."""
+        """Write a linear layer of x [rows, inner], and return its name."""
         weights = self.given(inner, columns, constant=True)
         y = self.made(f"contract({x}, {weights}, operator='gemm(m={self.rows}, n={columns}, k={inner})')")
         return self.made(f"{y} + {self.given(columns, constant=True)}") if bias else y
 
     def activation(self, x: str) -> str:
-        """A random activation, as one to four nodes."""
+        """Write a random activation as one to four nodes, and return its name."""
         found: list[str] = []
         for text in _ACTIVATIONS[self.rng.integers(len(_ACTIVATIONS))]:
             found.append(self.made(text.format(*found, x=x)))
         return found[-1]
 
     def norm(self, x: str, width: int, centred: bool) -> str:
-        """Layer normalisation of every row, or without a mean RMS normalisation."""
+        """Write a layer normalisation of every row, or unless `centred` an RMS normalisation, and return its name."""
         if centred:
             x = self.made(f"{x} - {self.made(f'reduce_sum({x}, axes=[1])')} * {1.0 / width!r}")
         total = self.made(f"reduce_sum({self.made(f'{x} * {x}')}, axes=[1])")
@@ -72,12 +72,12 @@ class _Writer:
         return self.made(f"{y} + {self.given(width, constant=True)}") if centred else y
 
     def graph(self, name: str, result: str) -> Dataflow:
-        """The graph with this result."""
+        """Return the graph `name` with the output `result`."""
         return parse("\n".join([f"def {name}({', '.join(self.inputs)}):", *self.lines, f"    return {result}"]))
 
 
 def _layered(to: _Writer) -> str:
-    """Linear layers with activations, some with the layer's input added."""
+    """Write linear layers with activations, some with the layer's input added, and return the result's name."""
     width = to.width()
     x = to.given(to.rows, width)
     for _ in range(to.rng.integers(2, 5)):
@@ -89,7 +89,7 @@ def _layered(to: _Writer) -> str:
 
 
 def _normed(to: _Writer) -> str:
-    """Linear layers around residuals and layer norms, normalised before or after."""
+    """Write pairs of linear layers with residuals, normalised before or after, and return the result's name."""
     width = to.width()
     x = to.given(to.rows, width)
     for _ in range(to.rng.integers(1, 4)):
@@ -102,7 +102,7 @@ def _normed(to: _Writer) -> str:
 
 
 def _attending(to: _Writer) -> str:
-    """Attention of one head over its own rows, with or without a mask, and a linear layer after it."""
+    """Write self-attention of one head, with or without a mask, and a linear layer; return the result's name."""
     width, size = to.width(), int(to.rng.choice((32, 64, 96)))
     x = to.given(to.rows, width)
     q, k, v = (to.product(x, width, size, bias=bool(to.rng.random() < 0.5)) for _ in range(3))
@@ -119,7 +119,7 @@ def _attending(to: _Writer) -> str:
 
 
 def _branched(to: _Writer) -> str:
-    """Branches of maps and reductions over one input, summed, between two linear layers."""
+    """Write a sum of branches (maps and reductions of one value) between two linear layers; return the result's name."""
     width = to.width()
     x = to.product(to.given(to.rows, width), width, width)
     total = x
@@ -132,7 +132,7 @@ def _branched(to: _Writer) -> str:
 
 
 def _gated(to: _Writer) -> str:
-    """RMS normalisation and gated linear units, as in current language models; only the part `unseen` has this family."""
+    """Write RMS norms and gated linear units, a family of the part `unseen` only; return the result's name."""
     width = to.width()
     x = to.given(to.rows, width)
     for _ in range(to.rng.integers(1, 3)):
@@ -152,7 +152,7 @@ PARTS = {"train": range(256), "validation": range(256, 288), "test": range(288, 
 
 
 def names_of(part: str) -> list[str]:
-    """Names of the networks of a part; ValueError for an unknown part."""
+    """Return the names of the networks of a part; ValueError for an unknown part."""
     if part not in PARTS:
         raise ValueError(f"part {part!r}: expected one of {', '.join(PARTS)}{near(part, PARTS)}")
     known = [UNSEEN] if part == "unseen" else [family for family in FAMILIES if family != UNSEEN]
@@ -160,7 +160,7 @@ def names_of(part: str) -> list[str]:
 
 
 def drawn(name: str) -> Dataflow | None:
-    """The graph with a name such as `normed(seed=7)`; None for other texts."""
+    """Return the graph with a name such as `normed(seed=7)`; None for other texts."""
     found = re.fullmatch(r"\s*(\w+)\(seed=(\d{1,9})\)\s*", name)
     if found is None or found[1] not in FAMILIES:
         return None
@@ -170,7 +170,7 @@ def drawn(name: str) -> Dataflow | None:
 
 
 def network_of(graph: Dataflow, seed: int | None = None) -> Network:
-    """The network of a graph. With a seed, constants are normal, divided by the root of their first extent; else they are 0."""
+    """Return the network of a graph. Constants are 0 or, with a seed, normal numbers over the root of their first extent."""
     rng = None if seed is None else np.random.default_rng(seed)
     constants = {}
     for value in graph.inputs:

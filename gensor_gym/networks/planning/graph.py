@@ -51,7 +51,7 @@ class PlanGraph:
     """Function that charges a session for decisions; it is called before each."""
 
     def __init__(self, network: Network, hardware: Hardware) -> None:
-        """Price the plan with a kernel for each node. ValueError if a node has no kernel of its own, or for too many links."""
+        """Price the plan that has a kernel for each node. ValueError if a node has no such kernel, or for too many links."""
         self.operator, self.hardware = network, hardware
         self.of, self.prices = Dependences(network), Prices(network, hardware)
         self.links = [(one, reader) for reader, some in enumerate(self.of.reads) for one in reversed(places(some))]
@@ -69,7 +69,7 @@ class PlanGraph:
 
     @property
     def horizon(self) -> int:
-        """Number of steps of an episode: a decision a link, and `stop`."""
+        """Number of steps of an episode: a decision for each link, and `stop`."""
         return len(self.links) + 1
 
     @cached_property
@@ -91,7 +91,7 @@ class PlanGraph:
         return None if self.best is None else self.best.seconds
 
     def state(self, row: np.ndarray) -> State:
-        """The state after a row's decisions, which end at the row's first 0. Illegal decisions change nothing."""
+        """Return the state after a row's decisions, which end at the row's first 0. Illegal decisions change nothing."""
         first_stop = int(row.argmin())
         taken = (row[:first_stop] if row[first_stop] == STOP else row).tobytes()
         known = len(taken)
@@ -106,7 +106,7 @@ class PlanGraph:
         return state
 
     def after(self, state: State, action: int) -> State:
-        """The state after a decision. An illegal decision and `stop` return the same state."""
+        """Return the state after a decision; `state` itself after `stop` or an illegal decision."""
         if action == STOP or not 0 <= action < NUM_ACTIONS or not state.mask[action]:
             return state
         if self.meter is not None:
@@ -119,17 +119,17 @@ class PlanGraph:
         return self._arrived(tuple(part_of), state.link + 1, state.later, state.seconds + change.seconds)
 
     def schedule(self, row: np.ndarray) -> Plan:
-        """The plan after a row's decisions."""
+        """Return the plan after a row's decisions."""
         return self.plan_of(self.state(row))
 
     def plan_of(self, state: State) -> Plan:
-        """The plan of a state."""
+        """Return the plan of a state."""
         plan = ordered(self.operator, [part.piece for part in state.parts])
         assert plan is not None, "no decision makes pieces wait in a circle"
         return plan
 
     def towards(self, plan: Plan) -> list[int]:
-        """Decisions that lead to `plan`: two pieces are joined at a link if both nodes of the link are in one piece of `plan`.
+        """Return decisions that lead to `plan`: pieces are joined at a link if both nodes of the link are in one piece of `plan`.
 
         The resulting plan may differ from `plan` if some part of a piece of `plan` is not a legal piece.
         """
@@ -155,11 +155,11 @@ class PlanGraph:
         return Part(nodes, piece, self.prices.of(piece))
 
     def link_of(self, state: State) -> tuple[int, int] | None:
-        """The link (node, reader of the node) that the next decision is about; None if no link is left."""
+        """Return the link (node, reader of the node) that the next decision is about; None if no link is left."""
         return self.links[state.link % len(self.links)] if state.link < 2 * len(self.links) else None
 
     def _arrived(self, part_of: tuple[Part, ...], link: int, later: int, seconds: float) -> State:
-        """The state at the next link that an action can change, from number `link` on; `link` and `later` are as in `State`."""
+        """Return the state at the next link that an action can change, from `link` on; `link` and `later` are as in `State`."""
         count = len(self.links)
         for number in range(link, 2 * count):
             one, reader = self.links[number % count]
@@ -172,7 +172,7 @@ class PlanGraph:
         return State(part_of, 2 * count, later, seconds, (None,) * NUM_ACTIONS)
 
     def _changes(self, part_of: tuple[Part, ...], one: int, reader: int) -> tuple[Change | None, ...]:
-        """The change that each action makes at the link from node `one` to `reader`; None for an illegal action."""
+        """Return the change that each action makes at the link from node `one` to `reader`; None for an illegal action."""
         found: list[Change | None] = [None] * NUM_ACTIONS
         for action, part in self._ways(part_of[one], part_of[reader], reader):
             replaced = dict.fromkeys(part_of[node] for node in places(part.nodes))
@@ -182,7 +182,7 @@ class PlanGraph:
         return tuple(found)
 
     def _ways(self, first: Part, second: Part, reader: int) -> list[tuple[int, Part]]:
-        """(action, part that it makes) for a link to the node `reader`, if there is a kernel; cached."""
+        """Return (action, part that it makes) for each action at a link to `reader` whose part has a kernel; cached."""
         key = reader, first.nodes, first.piece.anchor, second.nodes, second.piece.anchor
         if key not in self._joined:
             both = first.nodes | second.nodes
@@ -197,7 +197,7 @@ class PlanGraph:
         return self._joined[key]
 
     def _blocks(self, reader: int) -> Iterator[tuple[int, Piece]]:
-        """(action, block) for each block whose second product is `reader`; a block with copies only if it contains copies."""
+        """Yield (action, block) for blocks whose second product is `reader`; a block with copies only if it contains copies."""
         name = self.of.names[reader]
         if isinstance(self.operator.nodes[name], Contract):
             found = [block_of(self.operator, name, copies) for copies in (False, True)]
@@ -206,9 +206,9 @@ class PlanGraph:
                     yield action, block
 
     def _can_run(self, part_of: Sequence[Part], nodes: int, reader: int) -> bool:
-        """Whether the set `nodes` can be one part: no path through other parts leads from the set back to the set.
+        """Return whether the set `nodes` can be one part: no path through other parts leads from the set back to it.
 
-        Parts behind the node `reader` are not searched: they are single nodes, or moves after a block that read only the block.
+        Parts after the node `reader` are not searched: they are single nodes, or moves after a block that read only the block.
         """
         near = (1 << reader + 1) - 1
         reached, waiting = nodes, self.of.readers_of(nodes) & ~nodes & near

@@ -11,8 +11,9 @@ from gensor_gym.networks.pieces import Piece
 ACTIONS = ("stop", "keep apart", "join", "make a panel", "make a block", "make a block with copies")
 """Decisions at a link from a node to a reader of it.
 
-In order: leave all that is left apart; leave both pieces apart; one kernel for both at the anchor that follows from its host, or
-on whole rows of its product; a block of the reader, a second product, and the product before it, without or with copies before.
+In order: leave all remaining pieces apart; leave both pieces apart; one kernel for both at the anchor that follows from its host,
+or on whole rows of its product; a block of the reader, a second product, and the product before it, without or with copies
+before.
 """
 STOP, APART, JOIN, PANEL, BLOCK, BLOCK_OF_COPIES = range(len(ACTIONS))
 NUM_ACTIONS = len(ACTIONS)
@@ -58,11 +59,11 @@ class State:
 
     @cached_property
     def mask(self) -> tuple[bool, ...]:
-        """Whether each action is legal: `keep apart` where another way is legal too, `stop` everywhere."""
+        """Whether each action is legal: `stop` always, `keep apart` if any of the other actions is."""
         ways = [change is not None for change in self.changes]
         return (True, any(ways), *ways[JOIN:])
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """Parts of the plan, by their first nodes."""
+        """Parts of the plan, in the order of their first nodes."""
         return tuple(dict.fromkeys(self.part_of))

@@ -28,20 +28,20 @@ from gensor_gym.operators.types import Operator
 
 NAME = "cpu"
 _CALLS = 3
-"""Calls of a network, each as long as its kernels alone, for which time must be left before it is loaded."""
+"""Number of calls, each as long as a network's kernels alone, for which time must be left before the network is loaded."""
 
 
 class PlanBackend:
     """A `measure.backend.Backend` of networks and plans.
 
-    Each kernel is the program of the constructor `descent`, which the plan's price is of. A worker process verifies it first;
-    the whole function is then compared with the network's reference, and timed by the protocol (`measure.stats.timing`).
+    Each kernel is the program of the constructor `descent` that the plan's price assumes. A worker process verifies it first; the
+    whole function is then compared with the network's reference, and timed by the protocol (`measure.stats.timing`).
     """
 
     name, stored = NAME, True
 
     def __init__(self, seconds: float = 60.0, seed: int = 0, rules: TimingRules | None = None) -> None:
-        """A plan that is not measured after `seconds` has status TIMEOUT; `seed` draws the inputs. ValueError for no seconds."""
+        """Give each plan `seconds`, then status TIMEOUT, and draw inputs by `seed`. ValueError unless `seconds` is positive."""
         if not seconds > 0:
             raise ValueError(f"seconds={seconds!r}: expected more than 0 seconds to measure a plan")
         self.seconds, self.seed, self.rules = seconds, seed, rules or TimingRules()
@@ -50,15 +50,15 @@ class PlanBackend:
         """id of a network -> (network, inputs with expected outputs). The entry keeps the network alive."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of this machine's processor with the number of threads."""
+        """Return the name of this machine's processor with the number of threads."""
         return get_backend(NAME, hw).device(hw)
 
     def digest(self, network: Network, plan: Plan, hw: Hardware) -> str:
-        """Digest of the graph and the plan."""
+        """Return a digest of the graph and the plan."""
         return hashlib.sha256(f"{network.graph.digest}\0{plan}".encode()).hexdigest()
 
     def measure(self, network: Network, plans: Sequence[Plan], hw: Hardware) -> list[Measurement]:
-        """A measurement of each plan; a kernel that fails gives its status to the plan."""
+        """Return a measurement of each plan; a plan gets the status of a kernel that fails."""
         return list(self.stream(network, plans, hw))
 
     def stream(self, network: Network, plans: Sequence[Plan], hw: Hardware) -> Iterator[Measurement]:
@@ -67,10 +67,10 @@ class PlanBackend:
             yield self._timed(network, plan, hw, self.digest(network, plan, hw))
 
     def close(self) -> None:
-        """Nothing to end: the workers are those of the registered backend."""
+        """Do nothing: the workers are those of the registered backend."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and copy without caches: identities of networks mean nothing in another process."""
+        """Return the state to pickle or copy, without caches: ids of networks mean nothing in another process."""
         return {**self.__dict__, "_known": {}, "_drawn": {}}
 
     def _timed(self, network: Network, plan: Plan, hw: Hardware, digest: str) -> Measurement:
@@ -106,7 +106,7 @@ class PlanBackend:
         return Measurement(Status.OK, tuple(samples), conditions, digest=digest)
 
     def _verified(self, computation: Operator | Dataflow, hw: Hardware) -> tuple[Measurement, Kernel | None]:
-        """(measurement of a kernel alone, the kernel if it is right), cached."""
+        """Return (measurement of a kernel alone, the kernel if it is right, else None), cached."""
         key = computation, hw
         if key not in self._known:
             backend: Any = get_backend(NAME, hw)
@@ -130,7 +130,7 @@ class PlanBackend:
 
 
 def plan_backend(name: str, hw: Hardware, seconds: float) -> PlanBackend:
-    """The backend `cpu` or `auto` of plans; ValueError for another one, and for a machine whose kernels cannot run here."""
+    """Return the backend `cpu` or `auto` of plans. ValueError for others, and if the machine's kernels cannot run here."""
     if name not in (NAME, "auto") or hw.kind != "cpu":
         raise ValueError(f"backend {name!r} of {hw.name}: expected 'analytic', or for a CPU 'cpu'")
     if reason := runner_of(hw).absence(hw):

@@ -26,22 +26,22 @@ TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
 NETWORKS = "networks/"
 """Prefix of the ids of networks' operators, which are kept first when the held-out class is reduced."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, with most test operators of v1, is reduced to less than 1 / LARGEST_SHARE of the test part."""
+"""In v2 the held-out class, which has most test operators of v1, is reduced to less than 1 / LARGEST_SHARE of the test part."""
 
 SALT = 8
 """Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
 every part, and with the parts' shares within five points of their targets. It was chosen before any result."""
 
 HELD_OUT = "depthwise_conv2d"
-"""The class that is only in the test part. It has dozens of published shapes, so a score on it is meaningful. Its body (a sum of
-products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training. The train part
-still has all bodies."""
+"""The class of operators that is only in the test part. It has dozens of published shapes, so a score on it is meaningful. Its
+body (a sum of products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training.
+The train part still has all bodies."""
 
 
 def group(op: Operator) -> str:
     """Return the name of an operator's group: its class and the rounded log2 of each extent.
 
-    dtype and epilogue do not matter. Operators of a group are in one part of the split. But similar sizes on both sides of a
+    Data type and epilogue do not matter. Operators of a group are in one part of the split. But similar sizes on both sides of a
     rounding border may be in different parts (docs/design.md counts the test operators with a train operator of about their
     size). The group of an elementwise operator depends on its number of elements only.
     """
@@ -92,7 +92,7 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 
 def _different(version: str) -> Iterator[tuple[str, Operator]]:
-    """Yield full ids and operators of the tables of a version. Of several operators with equal loops, only the first."""
+    """Yield (full id, operator) of the tables of a version. Of several operators with equal loops only the first is yielded."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)

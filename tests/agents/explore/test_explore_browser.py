@@ -20,7 +20,7 @@ from agents.explore.session import position_of
 from tests.support.driven_browser import driven, resize
 from tests.support.explorer import ready, running, wait_for
 
-from .test_explore_players import played
+from .test_explore_views import played
 
 pytestmark = pytest.mark.fetches
 

@@ -1,4 +1,4 @@
-"""What the page says of states: the renderer's figures, actions in words, marked lines of code; everything escaped."""
+"""The explorer's page: its address, its players, and what it shows of a program."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ import threading
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from agents.explore import figures, pages
-from agents.explore.address import Address
+from agents.explore.address import LONGEST, MOST_ACTIONS, Address, read
 from agents.explore.code import listing_of
+from agents.explore.players import chances_of, next_of, players_of, steps_of, traverser_of
 from agents.explore.readiness import Readiness
-from agents.explore.session import Position, position_of
+from agents.explore.session import Position, graph_of, position_of
 from agents.explore.timing import Timer, absence
 from agents.explore.views import Nest, nested, view_of
+from agents.gensor import walk
 from gensor_gym import operators
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.program import lower
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.pictures.facts import uses
 from gensor_gym.env.pictures.render import Line, as_text, loop_nest
+from gensor_gym.exact.shipped import certificate_of, regret_of
+from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.measure.measurement import Measurement, Status
 
 from .conftest import SMALL
@@ -201,3 +208,148 @@ def test_readiness_says_what_is_awaited_and_forgets_what_failed() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="no operator 'bad'"):
             readiness.waiting_for(Address("bad", "other"), 10.0)
+
+
+def test_an_address_is_read_back() -> None:
+    graph = ConstructionGraph("gemm(m=64, n=64, k=64)", "h200", "extended")
+    text = str(graph.random_schedule(np.random.default_rng(3)))
+    actions = ("tile[4]", "raise[split_k]", "stop")
+    address = Address("gemm(m=64, n=64, k=64)+bias+relu", "h200", "extended", 2**63 - 1, text, actions)
+    assert read(address.query()) == (address, {})
+    assert read(address.query() + "&player=markov", ("player",)) == (address, {"player": "markov"})
+    assert read("") == (Address(), {})
+
+
+def test_the_longest_episode_has_an_address() -> None:
+    """Of every action the name fits, and all of an episode within one query."""
+    longest = max(map(str, ACTIONS), key=len)
+    address = Address(actions=(longest,) * MOST_ACTIONS)
+    assert read(address.query())[0] == address
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("operator=" + "x" * (LONGEST["operator"] + 1), "operator of 301 characters: expected at most 300"),
+        ("x" * 50_000, "an address of 50000 characters"),
+        ("oprator=gemv", "'oprator'; expected operator"),
+        ("seed=1&seed=2", "expected each once"),
+        ("seed=-1", "seed '-1': expected a whole number"),
+        ("seed=" + "9" * 19, "below 2^63"),
+        ("actions=tile[9]", "no action 'tile[9]': expected one such as stop, tile[0]"),
+        ("actions=" + "stop " * (MOST_ACTIONS + 1), "actions: expected at most 512"),
+        ("schedule=__import__('os')", "not a schedule"),
+    ],
+)
+def test_what_is_no_address_is_refused(query: str, said: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        read(query)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (Address("__import__('os').system('true')", "h200"), "expected a call such as"),
+        (Address("gemm(m=__import__('os'), n=1, k=1)", "h200"), "expected literals as arguments"),
+        (Address("gemm(m=64, n=64, k=64)", "h2000"), "unknown hardware 'h2000'"),
+        (Address("gemm(m=64, n=64, k=64)", "h200", "all"), "no space 'all'"),
+        (Address("gemm(m=64, n=64, k=64)", "h200", actions=("tile[0]",)), "step 1, tile[0], is illegal"),
+        (Address("gemm(m=64, n=64, k=64)", "h200", actions=("stop", "stop", "tile[4]")), "step 3, tile[4], is illegal"),
+        (Address("gemm(m=64, n=64, k=64)", "h200", actions=("stop",) * 300), "300 actions: an episode on this task has"),
+    ],
+)
+def test_what_there_is_not_is_refused(address: Address, said: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        position_of(address)
+    assert said in str(refused.value)
+
+
+CERTIFIED = Address("gemm(m=512, n=512, k=512)", "h200")
+
+
+def played(address: Address, player: str) -> Position:
+    """The last position of a player."""
+    position: Position | None = position_of(address)
+    while position is not None:
+        last, position = position, next_of(position.address, player)
+    return last
+
+
+@pytest.mark.thorough
+def test_undoing_leads_back_to_the_same_programs() -> None:
+    position = played(SMALL, "markov")
+    for steps in (position.steps - 1, 5, 0):
+        back = position_of(position.address.back_to(steps))
+        assert np.array_equal(back.rows, position.rows[: steps + 1]) and not back.finished
+
+
+def test_moves_are_the_graphs_own_successors() -> None:
+    position = position_of(SMALL.after("tile[4]").after("tile[3]"))
+    expected = position.graph.successors(position.schedule)
+    assert position.moves.actions.tolist() == sorted(expected) and len(expected) > 4
+    for action, row, seconds in zip(*position.moves.__dict__.values(), strict=True):
+        assert np.array_equal(row, expected[action].row) and seconds == position.graph.latency(expected[action])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("space", ["gensor", "extended"])
+def test_the_traverser_plays_its_own_compiled_walk(space: str) -> None:
+    """Step by step from addresses alone, program by program what `agents.gensor.walk.walk` visits from this seed."""
+    address = replace(SMALL, space=space, seed=11)
+    graph = graph_of(*address.task)
+    name, settings = traverser_of(graph)
+    last = played(address, name)
+    steps, row = steps_of(graph), graph.initial().row.copy()
+    room = np.empty((1, row.size), dtype=np.int32), np.full(1, np.inf)
+    options = settings.options(steps, settings.start_temperature)
+    tables = graph.tables
+    walk.walk(row, np.uint64(11), tables.ints, tables.floats, tables.sizes, options, graph.room(), *room, walk.new_trace())
+    assert np.array_equal(last.rows[-1], row) and last.steps == steps + 1
+    assert last.address.actions[-1] == "stop" and last.finished
+    other = played(replace(address, seed=12), name)
+    assert not np.array_equal(other.rows, last.rows)
+
+
+def test_an_episode_of_the_page_is_one_of_the_environment() -> None:
+    """The same masks and programs, and an end no later than the horizon."""
+    last = played(SMALL, "markov")
+    env = ConstructEnv(SMALL.operator, SMALL.machine, space=SMALL.space)
+    env.reset()
+    for steps, name in enumerate(last.address.actions):
+        position = position_of(last.address.back_to(steps))
+        assert position.moves.actions.tolist() == [a for a in np.flatnonzero(env.action_masks()) if a]
+        *_, ended, _, _ = env.step([str(action) for action in ACTIONS].index(name))
+        assert ended == (steps + 1 == last.steps) and np.array_equal(env.schedule.row, last.rows[steps + 1])
+
+
+def test_chances_are_those_of_many_draws() -> None:
+    position = position_of(SMALL.after("tile[4]"))
+    chances = chances_of(position)
+    taken = [next_of(replace(position.address, seed=seed), "markov") for seed in range(400)]
+    names = [str(ACTIONS[action]) for action in position.moves.actions]
+    counts = np.array([sum(one is not None and one.address.actions[-1] == name for one in taken) for name in names])
+    assert chances.sum() == pytest.approx(1.0) and counts.sum() == 400
+    assert np.abs(counts / 400 - chances).max() < 0.1  # four standard deviations of the widest
+
+
+def test_the_optimum_is_reached_and_begins_anew_from_elsewhere() -> None:
+    last = played(CERTIFIED.after("tile[4]").after("inverse_tile[4]"), "optimum")
+    certificate = certificate_of(last.graph)
+    assert certificate is not None and last.finished and last.steps < 30
+    assert regret_of(float(last.seconds[-1]), certificate) == 0.0
+    assert "optimum" not in players_of(graph_of("gemm(m=65, n=64, k=64)", "h200", "gensor"))
+
+
+def test_a_shipped_policy_plays_to_its_end() -> None:
+    pytest.importorskip("sb3_contrib")
+    assert [name for name in players_of(graph_of(*SMALL.task)) if name.startswith("ppo")] == ["ppo_successors_gpu"]
+    last = played(SMALL, "ppo_successors_gpu")
+    assert last.finished and last.seconds[-1] < last.seconds[0] / 2
+    programs = {row.tobytes() for row in last.rows[:-1]}
+    assert len(programs) == last.steps  # it was nowhere twice
+
+
+def test_a_player_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="no player 'optimum_of' on this task; players are markov"):
+        next_of(SMALL, "optimum_of")

@@ -1,4 +1,4 @@
-"""A journal keeps what was added, whatever ends its process, and has one writer at a time."""
+"""Journals and files of runs: whole or what they were, one writer at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 
-from agents.runs.journal import Journal, append_row, read_rows
+from agents.runs.journal import Journal, append_row, locked, read_rows
+from experiments import entry
 from experiments.evidence import ship
+from gensor_gym.files import whole
+from gensor_gym.graph.compiling.notice import QUIET
+from tests.support.thorough import thorough_but
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLED = """
@@ -169,3 +173,55 @@ def test_threads_add_to_one_journal(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert {row["key"] for row in read_rows(journal.path)} == set(journal.rows) and len(journal.rows) == 80
+
+
+def test_a_file_is_whole_or_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "card.json"
+    whole(path, lambda temporary: temporary.write_text("first"))
+
+    def broken(temporary: Path) -> None:
+        temporary.write_text("half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        whole(path, broken)
+    assert path.read_text() == "first" and list(path.parent.iterdir()) == [path]
+
+
+pytest.importorskip("sb3_contrib")
+
+
+GEMM = "gemm(m=64, n=64, k=64)"
+COMMANDS = {
+    "compare": [f"operator={GEMM}", "backend=analytic", "hardware=h200", "strategy=random_walk", "wandb.mode=disabled"],
+    "train": ["agent=columns", "env.hardware=h200", "wandb.mode=disabled"],
+    "fine_tune": [
+        "env.hardware=cascade_lake", "env.backend=analytic", "checkpoint=agents/data/policies/columns_cpu",
+        "store={here}/s.sqlite",
+    ],
+    "tune": ["tune=markov"],
+    "record": [f"operator={GEMM}", "space=compact", "machine=mine"],
+    "study": ["experiment=recorded"],
+    "generalise": ["evaluations=4096"],
+    "bench": ["suite=env"],
+}  # fmt: skip
+LINES = {"tune": "markov.scores.jsonl", "bench": "env.jsonl"}
+"""What these hold; the others hold the folder."""
+
+
+@pytest.mark.parametrize("name", thorough_but(COMMANDS, "train", "bench"))
+def test_the_second_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (out := tmp_path / "out").mkdir()
+    words = [word.replace("{here}", str(tmp_path)) for word in COMMANDS[name]]
+    monkeypatch.setattr(sys, "argv", ["gensor", name, *words, f"output={out}"])
+    monkeypatch.setenv(QUIET, "1")
+    with Journal(out / LINES[name], ()) if name in LINES else locked(out):
+        before = {path: path.read_bytes() for path in out.rglob("*.jsonl")}
+        with pytest.raises(SystemExit) as ended:
+            entry.main()
+        assert {path: path.read_bytes() for path in out.rglob("*.jsonl")} == before
+    (line,) = capfd.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith(f"another process is writing to {out}"), line
+    assert "wait for it or name another folder with output=" in line

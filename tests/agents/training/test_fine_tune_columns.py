@@ -27,7 +27,7 @@ from agents.runs.journal import locked  # noqa: E402
 from agents.training.fine_tuning import columns as fine_tune_columns  # noqa: E402
 from agents.training.fine_tuning import fine_tune
 from agents.training.fine_tuning.columns import Judge, MeasuredLearner  # noqa: E402
-from agents.training.fine_tuning.measured_reward import CURVE, MeasuredBudget, Timings  # noqa: E402
+from agents.training.fine_tuning.measured_reward import Timings  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.schedule import Schedule  # noqa: E402
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, TILE  # noqa: E402
@@ -159,36 +159,6 @@ def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, mon
             after = learner.network(choices, np.zeros((1, len(choices.counts))), substitute=Given(chosen[[rare]]))[1]
         chances.append(float(after[0] - before[0]))
     assert chances[1] > chances[0] + 1.0 and chances[1] > 0.0, chances
-
-
-@pytest.mark.thorough
-def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saved after every batch of kernels: stopped there, what follows is what would have followed."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    for folder in (whole, parts):
-        make_columns(folder / "p0", 0)
-    card = tuned(whole, "measurements=12")
-    point, stops = MeasuredBudget.add_point, iter([True, False, True])
-
-    def stopping(budget: MeasuredBudget, mean: float | None) -> None:
-        point(budget, mean)
-        if next(stops, False):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(MeasuredBudget, "add_point", stopping)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            tuned(parts, "measurements=12")
-    again = tuned(parts, "measurements=12")
-    assert rows_of(parts) == rows_of(whole) and len(rows_of(whole)) >= 12
-    assert torch.equal(weights(whole / "tuned"), weights(parts / "tuned"))
-    assert not torch.equal(weights(whole / "tuned"), weights(whole / "p0"))
-    for found in (card["fine_tuned"], again["fine_tuned"]):
-        failed = sum(row["seconds"] is None for row in rows_of(whole))
-        assert found["measurements"] == len(rows_of(whole)) and found["failed"] == failed
-        assert found["operators"] == [row["operator"] for row in rows_of(whole)][:1]
-        assert found["steps"] == len((parts / "tuned" / CURVE).read_text().splitlines()) * 2 * 2 * 32
-    assert card["agent"] == "columns" and card["training_seconds"] > card["fine_tuned"]["trained_on_model_s"]
 
 
 BAD = ("kernels=0", "updates=0", "best=2", "tasks=0", "warm_kernels=4", "remembered=17", "temperature=0")

@@ -1,38 +1,41 @@
-"""Training: the same configuration gives the same numbers, stopped and resumed or not; sweeps; what a run leaves behind."""
+"""Training: repeated number for number, resumed from what is read as it was; sweeps."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import signal
+import math
+import random
 import sys
 import zipfile
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from rich.console import Console
+from rich.progress import Progress
+
+from agents import get_strategy
+from agents.policies.training_tasks import is_current
+from agents.runs.journal import read_rows
+from agents.training import train
+from agents.training import walk as train_walk
+from agents.training.state.archive import read_state, write_state
+from agents.training.state.tree import from_tree, to_tree
+from agents.training.watch import Every, Watch, steps_in_all
+from experiments.tuning.sweep_table import write_table
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.sb3 import make_sb3
+from tests.support.policies_made import HELD_OUT, OPERATORS, configured, curves
+from tests.support.thorough import thorough_but
 
 pytest.importorskip("sb3_contrib")
 
-from hydra import compose, initialize_config_dir  # noqa: E402
-from hydra.core.override_parser.overrides_parser import OverridesParser  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.progress import Progress  # noqa: E402
 
-from agents import get_strategy  # noqa: E402
-from agents.cli.stopping import asked, stoppable  # noqa: E402
-from agents.policies.training_tasks import is_current  # noqa: E402
-from agents.runs.journal import read_rows  # noqa: E402
-from agents.training import train
-from agents.training import walk as train_walk  # noqa: E402
-from agents.training.watch import Every, Watch, steps_in_all  # noqa: E402
-from experiments.tuning.sweep_table import write_table  # noqa: E402
-from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from gensor_gym.env.sb3 import make_sb3  # noqa: E402
-from tests.support.thorough import thorough_but
-from tests.support.trainings import HELD_OUT, OPERATORS, configured, curves
 
 ROOT = Path(__file__).resolve().parents[3]
 CONF = ROOT / "conf"
@@ -91,35 +94,6 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
     assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == whole.num_timesteps == 1920
     other = learn(config | {"seed": 1, "eval_every": 0}, tmp_path / "other")
     assert not np.array_equal(weights(other), weights(whole))
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("heard")
-def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each ends the process with a checkpoint, wherever it comes; no step is lost, and the numbers are those of one run."""
-    config = configuration(*SMALL["ppo"], "checkpoint_every=0")
-    whole = learn(config, tmp_path / "whole")
-    rng, rollout = np.random.default_rng(7), 16 * 8
-    moments = [rollout * k + 8 * int(rng.integers(1, 16)) for k in sorted(rng.choice(14, 10, replace=False))]
-    go_on, left, stops = Watch._on_step, list(moments), []
-
-    def interrupted(self: Watch) -> bool:
-        if left and self.num_timesteps >= left[0] and not asked():
-            left.pop(0)
-            os.kill(os.getpid(), signal.SIGINT)
-        return go_on(self)
-
-    monkeypatch.setattr(Watch, "_on_step", interrupted)
-    while left:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with pytest.raises(SystemExit) as ended, stoppable("again"):
-            learn(config, tmp_path / "parts")
-        stops.append(ended.value.code)
-    with stoppable("again"):
-        parts = learn(config, tmp_path / "parts")
-    assert stops == [130] * 10
-    assert curves(tmp_path / "parts") == curves(tmp_path / "whole")
-    assert np.array_equal(weights(parts), weights(whole)) and parts.num_timesteps == 1920
 
 
 def test_a_training_ends_with_a_whole_rollout() -> None:
@@ -291,3 +265,77 @@ def test_a_sweep_from_the_command_line_goes_on_where_it_was(
     assert list(tmp_path.glob("True/wandb/offline-run-*"))
     train.main()
     assert capsys.readouterr().out.replace("\n", "").count("holds this very policy") == 2
+
+
+torch = pytest.importorskip("torch")
+
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values of equal types, arrays and tensors by their bits."""
+    if isinstance(one, np.ndarray | torch.Tensor):
+        return type(one) is type(other) and one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and (one == other or one != one and other != other)
+
+
+def test_states_are_read_as_they_were(tmp_path: Path) -> None:
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(network.parameters())
+    network(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = {
+        "optimizer": optimizer.state_dict(), "network": dict(network.state_dict()), "python": random.getstate(),
+        "numpy": np.random.get_state(), "streams": np.random.default_rng(1).bit_generator.state,
+        3: [math.inf, -math.inf, math.nan],
+        "scalars": [np.float32(0.1), np.int64(-7), np.bool_(True), np.float64(math.inf)],
+        "none": (None, True, "text", 1 << 127),
+        "empty": [np.zeros((0, 4), np.int8), np.array(2.5), np.zeros((2, 3), np.bool_), {}, (), ""],
+    }  # fmt: skip
+    write_state(tmp_path / "last.zip", {"seed": 1}, state)
+    again = read_state(tmp_path / "last.zip", lambda begun: None)
+    assert same(state, again)
+    again["empty"][2][0, 0] = True  # arrays may be written to
+    assert [path.name for path in tmp_path.iterdir()] == ["last.zip"]
+
+
+def test_a_queue_becomes_a_list_and_what_is_no_data_is_refused() -> None:
+    assert to_tree(deque([1, 2]), {}) == [1, 2]
+    with pytest.raises(TypeError, match="a state holds function; expected numbers"):
+        to_tree({"f": same}, {})
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"code": "print()"}, "'code'; expected one of"), ({"map": [], "tuple": []}, "'map', 'tuple'"), ({}, "keys"),
+        ({"array": "9"}, "array does not read"), ({"tensor": None}, "tensor does not read"), ({"number": "1"}, "number does"),
+        ({"map": [1]}, "map does not read"), ({"map": [[[], 1]]}, "map does not read"), ({"tuple": 3}, "tuple does not read"),
+        ({"scalar": ["O", 1]}, "scalar does not read"), ({"scalar": [[], 1]}, "scalar does not read"),
+    ],
+)  # fmt: skip
+def test_trees_of_others_are_refused(tree: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_tree(json.loads(json.dumps(tree)), {})
+
+
+def test_arrays_of_another_shape_or_type_are_refused() -> None:
+    pytest.importorskip("sb3_contrib")
+    from agents.learners.blank import Blank
+    from agents.learners.registry import get_learner
+    from agents.training.state.model import restore_model, state_of_model
+
+    settings = {"net_arch": [4], "learning_rate": 1e-3, "buffer_size": 8, "n_steps": 2, "batch_size": 2}
+    model = get_learner("a2c").make({**settings, "net_arch": [4]}, Blank(5, 3, "gensor"), 0)
+    wider = get_learner("a2c").make({**settings, "net_arch": [6]}, Blank(5, 3, "gensor"), 0)
+    with pytest.raises(ValueError, match="not one of such a model: .*size mismatch"):
+        restore_model(model, state_of_model(wider))
+    state = state_of_model(model)
+    restore_model(model, state)
+    with pytest.raises(ValueError, match="counter 'policy'"):
+        restore_model(model, {**state, "counters": {"policy": 1}})
+    with pytest.raises(ValueError, match="not one of such a model"):
+        restore_model(model, {"network": state["network"]})

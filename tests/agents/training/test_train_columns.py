@@ -34,7 +34,7 @@ from gensor_gym import operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.measure.records import measured  # noqa: E402
 from gensor_gym.operators.shapes.nearness import near  # noqa: E402
-from tests.support.trainings import configured, curves  # noqa: E402
+from tests.support.policies_made import configured, curves  # noqa: E402
 
 TINY = [
     "agent=columns", "agent.width=8", "agent.tasks=2", "agent.programs=16", "steps=640", "curve_every=64", "checkpoint_every=160",

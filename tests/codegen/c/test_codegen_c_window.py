@@ -1,12 +1,14 @@
-"""Windows written out, borders and shifted tiles in generated C: right for every kind of window, tile and width."""
+"""Convolutions and pooling in C: windows, padding, shifted products."""
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 import platform
 import random
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,13 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
+from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import check, compiled, inputs_of, machine, program
+from tests.support.c_cases import check, compiled, inputs_of, machine, program, random_program
 from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
@@ -152,3 +155,171 @@ def test_rows_of_pixels_are_turned_in_registers(lanes: int) -> None:
     wrong = dataclasses.replace(made[0], source=re.sub(r"\{sum_0_0, sum_1_0", "{sum_1_0, sum_0_0", texts[0]))
     with pytest.raises(AssertionError, match="times the bound"):
         check([wrong], 1)
+
+
+TARGETS = {"haswell": ("avx2", 8), "skylake-avx512": ("avx512bw", 16)}
+"""What code is compiled for -> the flag that this machine must have to run it, lanes."""
+
+CHANNELS_LAST = """
+void pad(const float *restrict x, float *restrict y) {
+    for (long a = 0; a < 15; a++) for (long b = 0; b < 15; b++) for (long c = 0; c < 2; c++) {
+        const long u = a - 1, v = b - 1;
+        y[(a * 16 + b) * 2 + c] = (unsigned long)u < 13 && (unsigned long)v < 13 ? x[(u * 13 + v) * 2 + c] : 0;
+    }
+}
+"""
+CHANNELS_FIRST = """
+void pad(const float *restrict x, float *restrict y) {
+    for (int a = 0; a < 14; a++) for (int b = 0; b < 16; b++) for (int c = 0; c < 2; c++) {
+        const int u = a - 1, v = b - 1;
+        y[(c * 14 + a) * 16 + b] = !(u < 0 || u >= 12 || v < 0 || v >= 12) ? x[(c * 12 + u) * 12 + v] : 0;
+    }
+}
+"""
+UNWRITTEN = -7.0
+
+
+def _last(x: np.ndarray) -> np.ndarray:
+    y = np.full((15, 16, 2), UNWRITTEN, np.float32)
+    y[:, :15] = np.pad(x[: 13 * 13 * 2].reshape(13, 13, 2), ((1, 1), (1, 1), (0, 0)))
+    return y
+
+
+def _first(x: np.ndarray) -> np.ndarray:
+    return np.pad(x[: 2 * 12 * 12].reshape(2, 12, 12), ((0, 0), (1, 1), (1, 3)))
+
+
+LOOPS = {"channels last": (CHANNELS_LAST, _last), "channels first": (CHANNELS_FIRST, _first)}
+
+
+def _arches() -> list[str]:
+    """The targets that this machine can run."""
+    return [arch for arch, (flag, _) in TARGETS.items() if flag in cpu_info().flags]
+
+
+def _wrong(name: str, arch: str, folder: Path, optimize: str = "") -> int:
+    """Values that the compiled loop gets wrong, with the flags in use or with another level of optimization."""
+    text, padded = LOOPS[name]
+    # A name of its own: a library once loaded is found again by its path.
+    label = name.replace(" ", "_") + optimize
+    source, library = folder / "pad.c", folder / f"{label}.so"
+    source.write_text(text)
+    line = find_compiler().line(source, library, arch, TARGETS[arch][1], libraries=False)
+    line = [optimize if optimize and re.fullmatch("-O.", word) else word for word in line]
+    subprocess.run(line, check=True, capture_output=True, timeout=120)
+    x = np.arange(1, 1001, dtype=np.float32)
+    expected = padded(x)
+    y = np.full(expected.shape, UNWRITTEN, np.float32)
+    ctypes.CDLL(str(library)).pad(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
+    return int((y != expected).sum())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiled for AVX2 and AVX-512")
+@pytest.mark.parametrize("arch", _arches())
+@pytest.mark.parametrize("name", list(LOOPS))
+def test_plain_padding_loops_are_right_with_the_flags_in_use(name: str, arch: str, tmp_path: Path) -> None:
+    assert _wrong(name, arch, tmp_path) == 0
+
+
+@pytest.mark.skipif("haswell" not in _arches(), reason="compiled for AVX2")
+@pytest.mark.skipif(not re.search(r"\b12\.2\.", find_compiler().version), reason="the fault is known of gcc 12.2")
+@pytest.mark.skipif(find_compiler().name != "gcc", reason="the fault is gcc's")
+def test_these_loops_show_the_fault_of_gcc_12(tmp_path: Path) -> None:
+    for name in LOOPS:
+        assert _wrong(name, "haswell", tmp_path, "-O3") > 0, f"{name}: the test above would not see the fault"
+        assert _wrong(name, "haswell", tmp_path, "-O2") == 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiled for AVX2 and AVX-512")
+@pytest.mark.parametrize("arch", _arches())
+def test_padded_kernels_are_right(arch: str) -> None:
+    hw = machine(TARGETS[arch][1], arch)
+    programs = [random_program(seed, hw) for seed in range(200)]
+    padded = [p for p in programs if re.search(r"padding=\(?[1-9]", str(p.operator))]
+    packed = [p for p in padded if p.knob("pack_a") or p.knob("pack_b")]
+    assert len(padded) > 20 and len(packed) > 8
+    check([*packed[:12], *padded[:12]], 2)
+
+
+CONVOLUTIONS = [
+    "conv2d(n=2, c=5, h=9, w=11, k=20, r=3, s=3, padding=1)",
+    "conv2d(n=1, c=3, h=23, w=22, k=16, r=7, s=7, stride=2, padding=3)",
+    "conv2d(n=1, c=4, h=8, w=7, k=8, r=1, s=1, stride=2)",
+    "conv2d(n=1, c=4, h=6, w=7, k=9, r=1, s=1, padding=1)",
+    "conv2d(n=2, c=6, h=12, w=17, k=12, r=3, s=2, stride=(3, 1), padding=(0, 1), dilation=2, groups=2)",
+    "conv2d(n=1, c=3, h=14, w=15, k=10, r=3, s=5, stride=(1, 3), padding=(1, 2))",
+    'conv2d(n=1, c=7, h=9, w=9, k=8, r=3, s=3, padding=1, dtype="int8")',
+]
+
+
+def shifted(text: str, channels: int, lanes: int, *stages: str) -> Program:
+    """Register tiles of 4 channels by 2 x `lanes` pixels, tasks of `channels` channels and 4 rows."""
+    op = operators.parse(text).with_epilogue(*stages)
+    c, r, s = op.extents[-3:]
+    outer = (1,) * (len(op.axes) - 6)
+    return program(
+        op, (*outer, 4, 2, lanes, 1, 1, 1), (*outer, 4, 2, lanes, 1, 1, 1), (*outer, channels, 4, lanes, c, r, s),
+        hw=machine(lanes), convolution=2, pack_a=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CONVOLUTIONS)
+@pytest.mark.parametrize("channels", thorough_but([4, 20], 20))
+def test_shifted_products_are_right(text: str, channels: int) -> None:
+    """With copies of their own (all channels in a task) and with a shared one, with vectors of two widths."""
+    for lanes, stages in ((16, ("residual", "bias", "relu")), (8, ())):
+        kernel = generate_c(shifted(text, channels, lanes, *stages))
+        check([kernel], 1, 2)
+        repeated = channels < kernel.operator.extents[kernel.operator.channel_axis]
+        assert ("shared_x" in kernel.source) == repeated
+
+
+@pytest.mark.parametrize("images, channels", [(4, 5), (1, 4), (3, 2)])
+def test_the_last_task_copies_no_image_that_is_not_there(images: int, channels: int) -> None:
+    """Five images and channels, which tasks of so many do not divide: beyond them lies a page that may not be touched."""
+    op = operators.parse("conv2d(n=5, c=5, h=33, w=33, k=8, r=3, s=3)")
+    tiles = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 1, 1, 1), (images, 8, 31, 31, channels, 3, 3)]
+    run_kernel_between_guard_pages(generate_c(program(op, *tiles, convolution=2, pack_a=1)))
+
+
+def test_a_pointwise_convolution_is_read_where_it_lies() -> None:
+    op = operators.parse("conv2d(n=2, c=9, h=7, w=7, k=16, r=1, s=1)+residual")
+    tiles = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 9, 1, 1), (1, 16, 2, 16, 9, 1, 1)]
+    kernel = generate_c(program(op, *tiles, convolution=2))
+    assert "workspace_" not in kernel.source and kernel.workspace_bytes == 0
+    check([kernel], 2)
+
+
+@pytest.mark.parametrize("n, names", [(112, {16}), (131, {48}), (160, {16}), (176, {32}), (96, set())])
+def test_narrow_tiles_at_the_end_of_the_vector_axis(n: int, names: set[int]) -> None:
+    """What is left of n past tiles of 48 goes to a variant of as many whole vectors."""
+    op = operators.gemm(m=8, n=n, k=10)
+    kernel = generate_c(program(op, (4, 48, 1), (4, 48, 10), (8, 48 * 8, 10), pack_b=1))
+    found = {width for width in (16, 32) if f"register_tile_edge_{width}(" in kernel.source}
+    found |= {48} if "register_tile_edge(" in kernel.source else set()
+    assert found == names
+    check([kernel], 1)
+
+
+@pytest.mark.parametrize("n, task", [(32, 24), (128, 48), (512, 48), (80, 72), (136, 48)])
+def test_a_narrow_tile_that_divides_the_extent_but_does_not_end_there(n: int, task: int) -> None:
+    """Tiles of 24 leave 8 of n over; a vector of 16 divides n, yet begins 8 before its end, and may write 8 lanes only."""
+    op = operators.gemm(m=7, n=n, k=10)
+    check([program(op, (6, 24, 1), (6, 24, 10), (12, task, 10), pack_b=1)], 1, 2)
+
+
+def test_copies_that_tasks_repeat_are_shared() -> None:
+    """B is read alike by the tasks along m: one copy. With one task along m every task copies its own part."""
+    op = operators.gemm(m=37, n=70, k=33)
+    for m, shared in ((16, True), (48, False)):
+        kernel = generate_c(program(op, (8, 32, 1), (8, 32, 11), (m, 32, 22), pack_b=1, pack_a=1))
+        assert ("shared_B" in kernel.source) == shared
+        assert "shared_A" in kernel.source
+        check([kernel], 1, 2)
+
+
+def test_a_copy_larger_than_the_last_cache_is_not_shared() -> None:
+    op = operators.gemm(m=4096, n=4096, k=4096)
+    kernel = generate_c(program(op, (8, 48, 1), (8, 48, 64), (64, 96, 512), pack_a=1, pack_b=1))
+    assert "shared_" not in kernel.source
+    assert kernel.workspace_bytes < 4 << 20

@@ -14,7 +14,7 @@ from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.measure.answers.expectation import error_bound, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.inputs import decode, from_bfloat16, from_float8_e4m3fn, to_float8_e4m3fn
-from tests.codegen.cuda.test_codegen_halves import operators_of
+from tests.codegen.cuda.test_codegen_bytes import operators_of
 from tests.codegen.cuda.test_codegen_mma import check, tensor_kernel
 from tests.support.cuda_schedules import make_kernel, make_schedule, random_schedule
 from tests.support.thorough import thorough_but

@@ -26,7 +26,7 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.emulator.emulator import EmulatorError
 from gensor_gym.measure.measurement import Status
 from tests.codegen.cuda.test_codegen_cuda import check
-from tests.codegen.cuda.test_codegen_cuda_legal import legal_kernel
+from tests.codegen.cuda.test_codegen_cuda_memory import legal_kernel
 from tests.support.cuda_schedules import OPERATORS, make_kernel, make_schedule, random_schedule
 from tests.support.thorough import thorough_but
 

@@ -1,4 +1,4 @@
-"""`gensor_gym/Gir-v0`: the process is Construct-v0's, single and vector agree, both checkers accept it."""
+"""Environments of fused operators: episodes, the graph view, the adapter to stable-baselines3."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
+from agents.policies.fused_parts import part
 from gensor_gym import dataflow, hardware
 from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.env.fused.env import GirEnv, GirVectorEnv
+from gensor_gym.env.fused.graph_view import KINDS
+from gensor_gym.env.fused.observation import GROUPS
 from gensor_gym.env.fused.text import as_text
+from gensor_gym.env.sb3 import make_fused_sb3
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
 from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import GirSchedule
 from tests.support.side_by_side import check_side_by_side
 from tests.support.thorough import thorough_but
@@ -196,3 +202,135 @@ def test_text_says_who_shares_the_work() -> None:
     for (operator, machine, schedule), expected in words.items():
         graph = GirGraph(fused_operator(operator), hardware.get(machine))
         assert expected in as_text(graph, graph.parse(schedule))
+
+
+ARGUMENTS = {"operator": "layernorm(m=40, n=77)", "hardware": "cascade_lake", "observation": "graph"}
+AT = len(KINDS) + 5
+
+
+def test_nodes_are_the_values_and_edges_who_reads_them() -> None:
+    env = GirEnv(**ARGUMENTS)  # type: ignore[arg-type]
+    view, _ = env.reset(seed=0)
+    nest = env.graph.nest
+    names = [cell.name for cell in nest.cells]
+    assert env.observation_space.contains(view) and len(view.nodes) == len(names) + 1
+    kinds = [KINDS[int(place)] for place in view.nodes[:, : len(KINDS)].argmax(axis=1)]
+    assert kinds == [*("load" if c.is_load else "reduce" if c.is_reduction else "map" for c in nest.cells), "program"]
+    read = {(names[a], names[b]) for a, b in view.edge_links if a < len(names)}
+    assert read == {(source, cell.name) for cell in nest.cells for source in cell.sources}
+    assert {int(b) for a, b in view.edge_links if a == len(names)} == set(range(len(names)))
+    kept = {names[a] for (a, _), edge in zip(view.edge_links, view.edges, strict=True) if edge[1]}
+    assert kept == set(nest.crossing)
+
+
+def test_placements_and_the_model_are_on_it() -> None:
+    env, flat = GirEnv(**ARGUMENTS), GirEnv(**{**ARGUMENTS, "observation": "dict"})  # type: ignore[arg-type]
+    schedule = GirSchedule.parse("vector=8 place=sram,recompute")
+    view, _ = env.reset(options={"schedule": schedule})
+    groups, _ = flat.reset(options={"schedule": schedule})
+    levels = view.nodes[:, AT : AT + len(Level)]
+    crossing = [place for place, cell in enumerate(env.graph.nest.cells) if cell.name in env.graph.nest.crossing]
+    assert sorted(Level(int(levels[place].argmax())) for place in crossing) == [Level.RECOMPUTE, Level.SRAM]
+    assert levels.sum() == len(crossing)
+    whole = np.concatenate([groups[name] for name in ("header", "speed", "terms", "remaining", "nest")])
+    np.testing.assert_array_equal(view.nodes[-1, -len(whole) :], whole)
+
+
+def test_the_checker_accepts_it_and_several_side_by_side_are_the_same() -> None:
+    check_env(GirEnv(**ARGUMENTS), skip_render_check=True)  # type: ignore[arg-type]
+    envs, env = GirVectorEnv(2, **ARGUMENTS), GirEnv(**ARGUMENTS)  # type: ignore[arg-type]
+    views, info = envs.reset(seed=0)
+    alone, _ = env.reset(seed=0)
+    for _ in range(4):
+        assert all(np.array_equal(getattr(views[1], name), getattr(alone, name)) for name in ("nodes", "edges", "edge_links"))
+        action = int(np.flatnonzero(info["action_mask"][1])[-1])
+        views, _, _, _, info = envs.step(np.array([action, action]))
+        alone, *_ = env.step(action)
+
+
+sb3 = pytest.importorskip("stable_baselines3")
+
+
+
+TEN = [*part("fused/test")[:8], *part("fused/unseen")[:2]]
+COMMON = {"operator": ["softmax(m=64, n=96)", "rmsnorm(m=8, n=32)"], "hardware": "cascade_lake"}
+
+
+@pytest.mark.parametrize("operator", thorough_but(TEN, *TEN[::3]), ids=lambda operator: operator.name)
+def test_checkers_accept_operators_drawn_at_random(operator: object) -> None:
+    """Gymnasium's and stable-baselines3's; a random episode keeps to what masks, spaces and the model say."""
+    check_env(GirEnv(operator, "cascade_lake"), skip_render_check=True)  # type: ignore[arg-type]
+    check_for_sb3(GirEnv(operator, "cascade_lake"))  # type: ignore[arg-type]
+    env = GirEnv(operator, "cascade_lake")  # type: ignore[arg-type]
+    _, info = env.reset(seed=1)
+    rng, ended = np.random.default_rng(1), False
+    while not ended:
+        assert (info["action_mask"] == env.graph.action_mask(env.schedule)).all() or env.remaining == 1
+        legal = np.flatnonzero(info["action_mask"])
+        observation, _, ended, _, info = env.step(int(rng.choice(legal[1:] if len(legal) > 1 else legal)))
+        assert env.observation_space.contains(observation) and env.graph.is_legal(env.schedule)
+    assert info["runtime_s"] == env.graph.latency(env.schedule) and info["regret"] >= 0
+
+
+def test_the_adapter_is_the_vector_environment_in_another_dress() -> None:
+    """Observations, rewards, ends and masks agree; who ended has an episode's facts."""
+    env, envs = make_fused_sb3(4, **COMMON), GirVectorEnv(4, autoreset_mode=AutoresetMode.SAME_STEP, **COMMON)
+    env.seed(3)
+    assert np.array_equal(env.reset(), envs.reset(seed=3)[0])
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(60):
+        masks = np.stack(env.env_method("action_masks"))
+        assert np.array_equal(masks, envs.action_masks())
+        actions = np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
+        observations, rewards, ended, infos = env.step(actions)
+        expected, exact, over, _, info = envs.step(actions)
+        assert np.array_equal(observations, expected) and np.array_equal(ended, over) and np.allclose(rewards, exact, atol=1e-6)
+        for i in np.flatnonzero(ended):
+            assert infos[i]["steps"] == info["final_info"]["steps"][i] and infos[i]["status"] == "OK"
+            ends += 1
+    assert ends > 5
+    env.close()
+
+
+@pytest.mark.thorough
+def test_maskable_ppo_learns_through_it() -> None:
+    """sb3-contrib's own, unchanged: it takes legal actions alone."""
+    contrib = pytest.importorskip("sb3_contrib")
+    env = make_fused_sb3(4, **COMMON)
+    model = contrib.MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=32, n_epochs=1, seed=0, device="cpu")
+    model.learn(64)
+    masks = np.stack(env.env_method("action_masks"))
+    actions, _ = model.predict(env.reset(), action_masks=masks)
+    assert masks[np.arange(4), actions].all()
+    env.close()
+
+
+@pytest.mark.parametrize("observation", ["flat", "dict"])
+def test_groups_are_parts_of_the_flat_observation(observation: str) -> None:
+    """In single and vector form, in the order of `GROUPS` whatever order is asked."""
+    chosen = ["speed", "header", "cells"]
+    whole = GirEnv(**COMMON).reset(seed=0)[0]
+    ends = np.cumsum(list(GROUPS.values()))
+    parts = {name: whole[end - size : end] for (name, size), end in zip(GROUPS.items(), ends, strict=True)}
+    some, _ = GirEnv(**COMMON, observation=observation, observation_groups=chosen).reset(seed=0)
+    several, _ = GirVectorEnv(2, **COMMON, observation=observation, observation_groups=chosen).reset(seed=0)
+    order = [name for name in GROUPS if name in chosen]
+    if observation == "flat":
+        assert np.array_equal(some, np.concatenate([parts[name] for name in order])) and np.array_equal(several[0], some)
+    else:
+        assert list(some) == order and all(np.array_equal(some[name], parts[name]) for name in order)
+        assert all(np.array_equal(several[name][0], parts[name]) for name in order)
+
+
+def test_only_stop_is_left_in_the_last_step_of_the_vector_form() -> None:
+    """Of those environments alone that have come so far."""
+    envs = GirVectorEnv(2, **COMMON)
+    _, info = envs.reset(seed=0)
+    for _ in range(max(graph.horizon for graph in envs.graphs) - 1):
+        last = envs.remaining == 1
+        assert (info["action_mask"][last].sum(axis=1) == 1).all() and info["action_mask"][last, STOP].all()
+        _, _, ended, _, info = envs.step(np.full(2, 10_000))
+        if ended.any():
+            break
+    else:
+        assert (envs.remaining == 1).any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 from agents.runs.journal import read_rows
 from agents.runs.settings import ROOT
 from experiments.device import gpu, stages, table, wheels
+from experiments.device.card import gpu_state
 from experiments.device.context import Context, StageJournal
 from experiments.device.report import write_summary
 from experiments.device.runner import Outcome, Stage, run_stages
@@ -198,3 +200,27 @@ def test_families_use_every_value_of_every_knob() -> None:
     assert expected <= seen
     assert {"shared=none", "shared=some", "shared=opt-in", "launches=1", "launches=2", "odd threads=True"} <= seen
     assert {"shares, cluster=1", "shares, cluster=2"} <= seen
+
+
+LACKING = """
+import runpy, sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "gymnasium" and "experiments.device.wheels" not in sys.modules:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Lacking())
+sys.argv = ["gpu", "stages="]
+runpy.run_module("experiments.gpu", run_name="__main__", alter_sys=True)
+"""
+"""The command, where gymnasium is there only once wheels have been looked for."""
+
+
+def test_wheels_come_before_the_command_line() -> None:
+    """`python -m experiments.gpu` ended with "No module named 'gymnasium'": plugins were loaded before wheels were unpacked."""
+    if gpu_state():
+        pytest.skip("a GPU is there")
+    done = subprocess.run([sys.executable, "-c", LACKING], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "needs a machine with an NVIDIA GPU" in done.stderr

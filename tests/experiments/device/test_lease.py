@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
 import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -152,30 +148,6 @@ def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path
 def study_workers() -> int:
     """Kernels that may have been under way when the process died."""
     return study.WORKERS
-
-
-@pytest.mark.thorough
-def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code = (
-        "from pathlib import Path; import subprocess; from experiments.device import lease\n"
-        "from tests.support import lease_stages\n"
-        "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.STAGES = lease_stages.STAGES\n"
-        "lease.by_default = lambda archive: ('first_contact', 'study'); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
-        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0)"
-    )
-    environment = {**os.environ, lease_stages.CARRY: str(carried)}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
-    until = time.monotonic() + 60
-    rows: list[dict[str, object]] = []
-    while len(rows) < 3 and time.monotonic() < until:
-        time.sleep(0.2)
-        if (out / lease.RESULTS).exists():
-            rows = [json.loads(line) for line in home(out).get("trials.jsonl", b"").splitlines()]
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = [json.loads(line) for line in home(out)["trials.jsonl"].splitlines()]
-    assert len(kept) >= len(rows) >= 3
 
 
 def test_what_lies_deeper_comes_when_all_operators_had_their_turn() -> None:

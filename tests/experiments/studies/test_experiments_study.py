@@ -1,13 +1,12 @@
-"""Studies: complete, continued where they stopped, the same however many processes search; and what they state."""
+"""Studies: a grid of jobs that goes on where it broke off, on made-up and on recorded tasks, and its page."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agents.cli.arguments import CONF, compose
+from agents.cli.arguments import compose
+from agents.runs.journal import locked
 from agents.runs.settings import settings_of
+from agents.runs.sheets.sheet import Sheet
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, difference
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.scores import Truth
 from experiments.studies.search.study import SearchStudy, at_seconds
+from experiments.studies.study import LINES, PLAN, Plan, Study, evenly
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.measure.records.backend import open_recorded
@@ -28,6 +31,7 @@ from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import one_after_the_other, search_here
 
 pytestmark = COARSE_FIGURES
+
 SHAPES = 'operator=[reduce_sum(m=16, k=65536),elementwise(name="exp", shape=(192, 128, 128))]'
 SMALL = [
     "experiment=recorded", SHAPES, "strategy=[random_walk,local_search,exhaustive]", "seed=[0,1]", "budget.trials=12",
@@ -88,48 +92,6 @@ def test_what_is_done_is_not_done_again(done: tuple[SearchStudy, dict], monkeypa
     assert (study.settings.output / "results.jsonl").read_bytes() == before  # the same trials came out in another process
     assert again["strategies"]["exhaustive"]["regret"] == summary["strategies"]["exhaustive"]["regret"]
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
-
-
-@pytest.mark.thorough
-def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process is left behind, and the second run does what the first did not."""
-    words = [f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]
-    command = [sys.executable, "-m", "experiments", "study", *SMALL, *words]
-    process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 100
-    while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    children = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == process.pid]
-    process.kill()
-    process.wait()
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
-    assert 2 <= len(before) < 24 and children
-    while any(_parent(Path(f"/proc/{child}/stat")) is not None for child in children) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert all(_parent(Path(f"/proc/{child}/stat")) is None for child in children)
-    search_here(monkeypatch)
-    _run(_study(tmp_path, *words[1:]))
-    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").glob("*.json")}
-    assert len(after) == 24 and {path: after[path] for path in before} == before
-
-
-def _parent(stat: Path) -> int | None:
-    """The parent of a living process."""
-    try:
-        state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state == "Z" else int(parent)
-
-
-@pytest.mark.thorough
-def test_one_process_and_two_say_the_same(done: tuple[SearchStudy, dict], tmp_path: Path) -> None:
-    _, summary = done
-    two = _run(_study(tmp_path, "study.workers=2", "figures=false"))
-    for name, line in summary["strategies"].items():
-        assert two["strategies"][name]["regret"] == line["regret"]
-        assert two["strategies"][name]["evaluations"] == line["evaluations"]
 
 
 def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,3 +186,104 @@ def test_regret_at_seconds() -> None:
     regret, elapsed = np.array([[[0.5, 0.2, 0.1]]]), np.array([[[1.0, 2.0, 4.0]]])
     curves = study_scores.Curves(regret, regret, elapsed, ())
     assert at_seconds(curves, np.array([0.5, 1.0, 3.0, 9.0])).tolist() == [[[0.5, 0.5, 0.2, 0.1]]]
+
+
+SHEET = Sheet.of("t", ("name",), [("a",)])
+
+
+@dataclass(frozen=True)
+class Number:
+    """A search for a square."""
+
+    value: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.value:016d}"
+
+
+def square(number: Number) -> dict[str, Any]:
+    if number.value < 0:
+        raise RuntimeError("broken off")
+    return {"key": number.key, "square": number.value**2}
+
+
+def plan_of(folder: Path, *numbers: int, figures: bool = True) -> Plan:
+    return Plan({"output": str(folder), "numbers": numbers, "figures": figures, "processes": 1})
+
+
+class Squares(Study[Plan, list[dict[str, Any]]]):
+    """A study that takes no time."""
+
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        return f"{summary['sum']} {figures}"
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        return SHEET
+
+    def run(self, console: Console) -> list[dict[str, Any]]:
+        written = json.loads((self.plan.output / PLAN).read_text())
+        assert written["output"] == str(self.plan.output), "the plan is there before anything is run"
+        with pytest.raises(ValueError, match="another process is writing to"):
+            locked(self.plan.output)
+        return self.lines([Number(value) for value in self.plan.config["numbers"]], console, square)
+
+    def summarise(self, found: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"sum": sum(row["square"] for row in found)}
+
+    def draw(self, found: list[dict[str, Any]], summary: dict[str, Any]) -> list[str]:
+        return ["squares.png"]
+
+
+@pytest.mark.thorough
+def test_a_study_goes_on_where_it_broke_off_and_lets_its_folder_go(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="broken off"):
+        Squares(plan_of(tmp_path, 2, -1))(Console(quiet=True))
+    assert [json.loads(line)["square"] for line in (tmp_path / LINES).read_text().splitlines()] == [4]
+    said = io.StringIO()
+    found, summary = Squares(plan_of(tmp_path, 3, 2))(Console(file=said))
+    assert [row["square"] for row in found] == [9, 4] and summary == {"sum": 13}
+    assert "1 of 2 searches were done before" in said.getvalue()
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"sum": 13, "config": json.loads((tmp_path / PLAN).read_text())}
+    assert (tmp_path / "summary.md").read_text() == "13 ['squares.png']"
+    Squares(plan_of(tmp_path, 2, figures=False))(Console(quiet=True))
+    assert (tmp_path / "summary.md").read_text() == "4 []"
+    locked(tmp_path).close()
+
+
+def test_a_second_writer_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(ValueError, match="another process is writing to"):
+        Squares(plan_of(tmp_path, 2))(Console(quiet=True))
+    assert not (tmp_path / PLAN).exists()
+
+
+@pytest.mark.thorough
+def test_lines_of_a_grid_lie_by_name_task_and_seed(tmp_path: Path) -> None:
+    study = Squares(Plan({"output": str(tmp_path), "seeds": [3, 1, 3], "processes": 1}))
+
+    def make(name: str, task: int, seed: int) -> Number:
+        return Number(int(name) * 100 + task * 10 + seed)
+
+    found = study.grid(make, ["1", "2"], [0, 5], Console(quiet=True), square)
+    assert {name: [[line["square"] for line in row] for row in of] for name, of in found.items()} == {
+        "1": [[103**2, 101**2], [153**2, 151**2]], "2": [[203**2, 201**2], [253**2, 251**2]]
+    }  # fmt: skip
+
+
+def test_the_best_so_far_is_read_off_a_curve_by_either_cost() -> None:
+    """At first the unscheduled program, which a slower first program does not replace."""
+    lines = np.empty((1, 1), dtype=object)
+    lines[0, 0] = {"curve": [[1, 4, 9], [8.0, 3.0, 2.0], [0.1, 0.2, 0.9]]}
+    assert best_at(lines, [5.0], [0, 1, 4, 8, 9], EVALUATIONS).tolist() == [[[5.0, 5.0, 3.0, 3.0, 2.0]]]
+    assert best_at(lines, [5.0], np.array([[[0.2, 1.0]]]), SECONDS).tolist() == [[[3.0, 2.0]]]
+
+
+def test_tasks_are_chosen_evenly() -> None:
+    assert evenly("abcde", 3) == ("a", "c", "e") and evenly("abc", None) == ("a", "b", "c") and evenly("ab", 9) == ("a", "b")
+
+
+def test_a_difference_turns_with_its_interval() -> None:
+    value = {"mean": 0.02, "low": -0.01, "high": 0.05, "p_holm": 0.5}
+    assert difference(value) == "+2.0 % [-1.0, 5.0], p 0.50" and difference(value, turned=True) == "-2.0 % [-5.0, 1.0], p 0.50"

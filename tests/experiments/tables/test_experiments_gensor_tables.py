@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.cli.arguments import compose
 from agents.runs.jobs import Jobs
 from agents.runs.settings import code_digest
+from experiments.tables import dynamic_shapes
 from experiments.tables.gensor import figures as gensor_figures
 from experiments.tables.gensor import (
     gensor_ablation,
@@ -201,34 +202,23 @@ def test_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         gensor_lengths.make(_config("gensor_lengths", tmp_path), tmp_path)
 
 
+@pytest.mark.thorough
+def test_dynamic_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every side computes the module's results."""
+    for name, value in {"LAYERS": 1, "WIDTH": 32, "HEADS": 2, "WORDS": 50, "MOST": 64}.items():
+        monkeypatch.setattr(dynamic_shapes, name, value)
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "1")
+    (table,) = _made("dynamic_shapes", tmp_path, limit=2, trials=1)
+    assert [row[:2] for row in table.rows] == [(row[0], length) for row in table.rows[::2] for length in ("16", "24")]
+    assert [row[3] is None for row in table.rows] == [False, False, True, True] and "buckets of 32, 48, 64" in table.notes[1]
+
+
 def test_calls_after_which_a_strategy_is_ahead() -> None:
     spent = {"markov": np.array([1.0, 1.0]), "search": np.array([6.0, 6.0]), "tree": np.array([0.5, 0.5])}
     run = {"markov": np.array([2e-3, 2e-3]), "search": np.array([1e-3, 1e-3]), "tree": np.array([3e-3, 3e-3])}
     assert (ahead(spent, run, "markov"), ahead(spent, run, "search"), ahead(spent, run, "tree")) == ("-", "5e+03", "up to 500")
     assert ahead(spent, run | {"tree": run["search"]}, "tree") == "always"
     assert ahead(spent, run | {"search": run["tree"]}, "search") == "never"
-
-
-@pytest.mark.thorough
-def test_a_table_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches that ended are not made again, and the numbers are those of a run in one piece."""
-    done: list[str] = []
-    run = Jobs.run
-
-    def stopping(self: Jobs, job: object, on_trial: object) -> object:
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(str(job))
-        return run(self, job, on_trial)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Jobs, "run", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(_config("gensor_gemm", tmp_path / "stopped", limit=2))
-    done.clear()
-    monkeypatch.setattr(Jobs, "run", lambda self, job, on: (done.append(str(job)), run(self, job, on))[1])
-    stopped = reproduce(_config("gensor_gemm", tmp_path / "stopped", limit=2))
-    assert len(done) == 3 and len(set(done)) == 3
-    assert stopped == reproduce(_config("gensor_gemm", tmp_path / "whole", limit=2))
 
 
 def test_stamps(tmp_path: Path, posing: None) -> None:

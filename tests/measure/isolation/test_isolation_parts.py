@@ -76,7 +76,7 @@ def test_kernels_of_the_cache_are_not_listed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_worker_that_does_not_start_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-c", "raise ImportError('libx.so.6')"])
+    monkeypatch.setattr(start, "launched", lambda rules: [sys.executable, "-c", "raise ImportError('libx.so.6')"])
     worker = WorkerProcess("cpu")
     with pytest.raises(WorkerLost, match="(?s)died in stage start: exit code 1; .*libx.so.6.*GENSOR_GYM_ISOLATION=off starts"):
         worker.ask("anything")
@@ -198,7 +198,7 @@ def test_a_system_without_landlock_is_named_and_kernels_run(
 ) -> None:
     script = tmp_path / "launch.py"
     script.write_text(STAND_IN.format(folder=str(Path(launch.__file__).parent), seccomp=has_filter))
-    monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-P", str(script), rules])
+    monkeypatch.setattr(start, "launched", lambda rules: [sys.executable, "-P", str(script), rules])
     worker = WorkerProcess("cpu")
     rules = TimingRules(budget=0.01, sample=5e-4, warmup=1e-3)
     try:

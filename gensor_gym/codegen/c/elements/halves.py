@@ -17,7 +17,7 @@ ENDINGS = ("_bfloat", "_half")
 CONVERSIONS = ("widened", "rounded")
 """Names of the helpers that convert from and to 16 bits, which other helpers call.
 
-Some of one lane call the conversion of four lanes.
+Some helpers of one lane call the conversion of four lanes.
 """
 TYPE = "typedef uint16_t halves{w} __attribute__((vector_size({bytes}), aligned(2), may_alias));\n"
 
@@ -197,7 +197,7 @@ def _processor(name: str, width: int) -> dict[str, str]:
 
 
 def _masked(width: int) -> dict[str, str]:
-    """Return placeholders of a template -> C text of masked loads and stores with AVX-512, before a plain loop."""
+    """Return, by placeholder of a template, C text of AVX-512's masked loads and stores, which precede a plain loop."""
     if width not in (4, 8, 16):
         return dict.fromkeys(("masked_load", "masked_store", "masked_end"), "")
     prefix, words = ("_mm" if width == 4 else f"_mm{32 * width}"), f"__m{32 * width}i"

@@ -47,7 +47,7 @@ TERMS_PER_LINE = 8
 class Ahead:
     """Prefetches in the micro-kernel's loop over a reduction axis.
 
-    Each step reads `lines` cache lines of an operand for the next lanes; `tiles` register tiles share the work of prefetching
+    In each step, the next lanes read `lines` cache lines of the operand; `tiles` register tiles share the work of prefetching
     them.
     """
 
@@ -60,7 +60,7 @@ class Ahead:
 
 
 def turns(plan: LoopPlan) -> int:
-    """Return the number of consecutive tasks that read the same lanes.
+    """Return the number of consecutive tasks that read the same part of the vector axis.
 
     It is 1 if a task has several register tiles along the vector axis. The field `turn` of `struct task` counts these tasks.
     """
@@ -101,7 +101,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
 
 
 def _number(plan: LoopPlan) -> str:
-    """Return the C text of this register tile's index among the tiles that read the same lanes."""
+    """Return the C text of this register tile's index among the tiles that read the same part of the vector axis."""
     terms = ["t->turn"] if asks_by_turns(plan) else []
     for a in _rows(plan):
         name, size = plan.axes[a], plan.tiles[0][a]
@@ -111,7 +111,7 @@ def _number(plan: LoopPlan) -> str:
 
 
 def _pixels(plan: LoopPlan, axis: int, read: Operand) -> list[int]:
-    """Distances in elements from a step's first pixel to the pixels of a later step, one for each cache line to prefetch."""
+    """Return distances in elements from a step's first pixel to pixels of a later step, one for each cache line to prefetch."""
     item, packing = ITEM_BYTES[read.access.tensor.dtype], read.packing
     inner = [a for a in plan.op.reduce if a > axis and plan.op.extents[a] > 1]
     if packing is None or packing.panel >= 0 or read.lane_stride or plan.group >= 0 or not inner:
@@ -140,7 +140,7 @@ def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
 
 
 def _rows(plan: LoopPlan) -> list[int]:
-    """Return the axes along which a task has several register tiles that read the same lanes, the innermost last."""
+    """Return the axes except the vector axis along which a task has several register tiles, the innermost last."""
     return [a for a in plan.op.spatial if a != plan.vector and plan.moves(a)]
 
 
@@ -149,7 +149,7 @@ def _tile_count(plan: LoopPlan, axis: int) -> int:
 
 
 def _lanes_stay(plan: LoopPlan) -> bool:
-    """Return whether consecutive register tiles read the same lanes and have different rows."""
+    """Return whether consecutive register tiles read the same part of the vector axis and have different rows."""
     if plan.vector not in plan.op.spatial:
         return False
     if not plan.moves(plan.vector):
@@ -160,7 +160,7 @@ def _lanes_stay(plan: LoopPlan) -> bool:
 
 
 def _sharing(plan: LoopPlan) -> int:
-    """Return the number of consecutive register tiles that read the same lanes."""
+    """Return the number of consecutive register tiles that read the same part of the vector axis."""
     return turns(plan) * math.prod(_tile_count(plan, a) for a in _rows(plan))
 
 
@@ -200,7 +200,7 @@ def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _moved_by_rows(plan: LoopPlan, read: Operand) -> bool:
-    """Return whether register tiles with the same lanes and different rows read different elements of an operand."""
+    """Return whether register tiles that differ only in their rows read different elements of an operand."""
     turning = [a for a in plan.op.spatial if a > plan.vector and plan.grid[a] > 1] if turns(plan) > 1 else []
     return any(read.strides[a] for a in (*_rows(plan), *turning))
 

@@ -30,7 +30,7 @@ static inline vec{w} words_part_{w}(const int8_t *p, long count) {
 }
 """,
 }
-"""Helper -> template of its C text, as in `c/micro/vectors.py`."""
+"""Name of a C helper -> template of its text, as in `c/micro/vectors.py`."""
 
 SCALARS = {name: text.replace("vec{w}", "int32_t").replace("{w}", "1").replace("{0}", "0") for name, text in HELPERS.items()}
 
@@ -82,9 +82,9 @@ def reads_back(plan: LoopPlan) -> bool:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """Write one step along the reduction, which multiplies and adds as many elements as the register tile is wide.
+    """Write the C of one loop iteration, which multiplies and adds as many elements as the register tile is wide.
 
-    `tail` means that fewer elements are left.
+    `tail` means that it is the last one, with fewer elements.
     """
     plan, (unsigned, other) = reader.plan, roles(reader)
     item, kind, ending = ("int8_t", "vec", "") if plan.groups_bytes else ("uint16_t", "pairs", "_bfloat")

@@ -33,14 +33,14 @@ static inline vec{{half}} halve_{name}_{{w}}(vec{{w}} x) {{
 
 _LANES = {"a, b": ("evens", "odds"), "x, x": ("half_evens", "half_odds")}
 HELPERS = {name: text for reduction in REDUCTIONS.values() for name, text in _helpers(reduction).items()}
-"""Helper -> template of its C text, as in `c/micro/vectors.py`.
+"""Name of a C helper -> template of its text, as in `c/micro/vectors.py`.
 
 Combining rows in pairs, then pairs of pairs and so on, transposes the rows and adds up their lanes at the same time.
 """
 
 
 def lane_lists(width: int) -> dict[str, object]:
-    """Return the placeholders in the templates of `HELPERS` -> lists of lanes as C text."""
+    """Return, by placeholder in the templates of `HELPERS`, lists of lanes as C text."""
     every, half = range(0, 2 * width, 2), range(0, width, 2)
     return {
         "evens": ", ".join(map(str, every)),
@@ -53,7 +53,7 @@ def lane_lists(width: int) -> dict[str, object]:
 def fold_lanes(lines: Lines, reader: Reader) -> None:
     """Write declarations of `total_r`, one scalar per row r of the register tile.
 
-    It combines the row's vectors of partial sums and the results of earlier blocks.
+    Each combines the row's vectors of partial sums and the results of earlier blocks.
     """
     plan = reader.plan
     for first, size in groups(plan):

@@ -109,7 +109,10 @@ def _apart(count: int, word: str, width: int) -> str:
 
 
 def _spread(count: int, word: str, width: int) -> str:
-    """C text of the helper `spread_WORD`, for any stride: rows are interleaved until all elements of a lane are neighbours."""
+    """Return the C text of the helper `spread_WORD`, for any stride.
+
+    It interleaves rows until all elements of a lane are adjacent.
+    """
     lines = [
         f"/* p[lane * stride + g] = x[g][lane] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void spread_{word}_{width}({{acc}} *p, long stride,",

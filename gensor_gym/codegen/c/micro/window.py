@@ -20,7 +20,7 @@ from gensor_gym.operators.bodies import BODIES
 
 @dataclass(frozen=True)
 class _Use:
-    """A multiply-add: the accumulator of row r and vector c takes the input element at window position `point`.
+    """A multiply-add to the accumulator of row r and vector c, of the input element at window position `point`.
 
     `line` identifies the input row, `tap` is the element's offset in this row.
     """
@@ -66,7 +66,7 @@ def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> li
 def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
     """Write the multiply-adds of all window positions.
 
-    Unless `declared`, the first term of an accumulator also declares it.
+    Unless `declared`, the first multiply-add to an accumulator also declares it.
     """
     plan = reader.plan
     primary = windowed(plan)
@@ -116,7 +116,7 @@ class _Writer:
         self._names: dict[str, str] = {}
 
     def line(self, group: list[_Use]) -> None:
-        """Write the multiply-adds that take elements of one input row into one vector of each output row."""
+        """Write the multiply-adds of one input row's elements to one vector of each output row."""
         plan, chunk = self._reader.plan, self._reader.plan.chunks[group[0].c]
         loaded = self._loads(group, chunk)
         taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
@@ -133,7 +133,7 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Write declarations of the accumulators that took no term, with the pad value."""
+        """Write declarations of the accumulators without a multiply-add, initialised with the pad value."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
@@ -160,7 +160,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Write the loads of an input row's elements. Return offset in the row -> C variable, in the order of offsets."""
+        """Write the loads of an input row's elements. Return the C variables by offset in the row, in order."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}

@@ -121,7 +121,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
-    """Write the statements of `write` for the step `stages - 1` ahead, under the condition that this step exists.
+    """Let `write` write statements for the step `stages - 1` ahead, under the condition that this step exists.
 
     `last` is C text of the end of the steps. With `origin`, the first indices of that step are declared before, if the statements
     use them.

@@ -242,8 +242,8 @@ def _distance(plan: MatrixPlan, read: int) -> int:
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
     """Write the copies of both operands' tiles to the buffer of shared memory at byte `stage`.
 
-    With `ahead`, the copies are for a later step: operands of way `held` are only loaded to registers, and `write_puts` stores
-    them.
+    With `ahead`, the copies are for a later step: operands whose `way` is `held` are only loaded to registers, and `write_puts`
+    stores them.
     """
     for copies in tile_copies(plan):
         keep = ahead and copies.tile.way == "held"

@@ -34,13 +34,13 @@ CODE_LIMIT = 512
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 """Register limits for operands that are copied byte by byte, or that machine code converts to 16 bits.
 
-For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to the counted
-registers. For operands converted to 16 bits, WIDENED_POINTS is the limit on fragments along the reduction in an unrolled body,
-because more would be converted ahead. With 32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled
-(NVRTC 13.0).
+For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to those that
+`counted_registers` returns. For operands converted to 16 bits, WIDENED_POINTS is the limit on fragments along the reduction in an
+unrolled body, because more would be converted ahead. With 32 and 0 registers and bodies of `CODE_LIMIT` instructions, a tenth of
+randomly drawn convolutions spilled (NVRTC 13.0).
 """
 HELD_BESIDE = 16
-"""Number of registers for single bytes of int8 that fit in addition to the counted registers.
+"""Number of registers for single bytes of int8 that fit in addition to those that `counted_registers` returns.
 
 If a thread needs more, launch bounds request fewer blocks, so that all its registers fit. Without this rule, 22 of 180 randomly
 drawn convolutions spilled; all but five of them had 18 more than fit (NVRTC 13.0, sm_80, sm_89, sm_90).
@@ -148,7 +148,7 @@ class MatrixPlan(ProductPlan):
     def interleave(self) -> int:
         """Number of instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
 
-        Column c of instruction j is column c * interleave + j of the group. It is 1 for 16-bit elements, which ldmatrix
+        Column c of instruction j is column c * interleave + j of the group. The number is 1 for 16-bit elements, which ldmatrix
         transposes.
         """
         if self.item == 2:
@@ -179,8 +179,8 @@ class MatrixPlan(ProductPlan):
     def held_registers(self) -> int:
         """Most registers in which a thread may hold an operand's loaded elements until the products of a step are done.
 
-        For int8, whose windows are copied byte by byte, they and the counted registers must also fit with one block per
-        multiprocessor.
+        For int8, whose windows are copied byte by byte, they and the registers that `counted_registers` returns must fit if a
+        multiprocessor runs one block.
         """
         if self.op.dtype == FLOAT8:
             return HELD_FLOAT8
@@ -204,7 +204,7 @@ class MatrixPlan(ProductPlan):
     def _resident(self, spare: int) -> int:
         """Return the number of blocks that a multiprocessor runs at the same time.
 
-        A thread takes `spare` registers in addition to those counted.
+        A thread takes `spare` registers in addition to those that `counted_registers` returns.
         """
         return resident_blocks(self.program, self.threads, self.shared_bytes, max(0, spare))
 

@@ -153,7 +153,7 @@ class Copies:
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
         """Return C text of an element's index in the tensor, for each dimension.
 
-        `places` are C texts of the element's index within the copied box. The offset of the present reduction step is added only
+        `places` are C texts of the element's index within the copied box. The offset of the current reduction step is added only
         if `moving`.
         """
         plan, read = self.plan, self.read

@@ -159,7 +159,7 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
     """Write the computation at the reduction points of one step.
 
-    With double-buffered fragments, the last point is omitted, and `between` is written in each point.
+    With double-buffered fragments, the last point is omitted, and the line `between` is written in each of the others.
     """
     if plan.buffered and plan.step_points == 1:
         return

@@ -74,7 +74,7 @@ def _write_points(out: Writer, plan: BlockPlan) -> None:
 def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
     """Return the loops over the chunks (consecutive reduction points) of a step along `axes`.
 
-    Knob `unroll` is spent from the innermost loop outwards.
+    Knob `unroll` limits the product of their unroll factors; inner loops are unrolled first.
     """
     loops: list[Loop] = []
     budget = plan.program.knob("unroll")

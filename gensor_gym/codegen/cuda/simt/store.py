@@ -54,7 +54,7 @@ def _write_mask(out: Writer, plan: BlockPlan) -> str:
 
 
 def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> None:
-    """Write the combination of warps that share an output, through shared memory.
+    """Write code that combines the results of warps that share an output, through shared memory.
 
     The memory is an array [elements of the register tile, warps of the block].
     """

@@ -267,8 +267,8 @@ def _write_next_stage(out: Writer) -> None:
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
     """Write the lines of the `with` block for each tile (and slice of the reduction) that this block computes.
 
-    Declarations of its first indices come before. A persistent block loops over several tiles, and so does a block with a share
-    of the steps.
+    Declarations of the tile's first indices come before. A persistent block loops over several tiles, and so does a block with a
+    share of the steps.
     """
     if plan.shares_steps:
         with over_share(out, plan) as tile:

@@ -184,9 +184,9 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def shares_steps(self) -> bool:
-        """Whether blocks compute equal shares of all reduction steps of all tiles.
+        """Whether each block computes an equal share of all reduction steps of all tiles.
 
-        They do if the knob asks for it and whole tiles cannot be shared out equally.
+        They do if knob `persistent` is 2 and whole tiles cannot be shared out equally.
         """
         return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
 

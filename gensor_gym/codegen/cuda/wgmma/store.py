@@ -115,7 +115,7 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
 def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
     """Write declarations of the output indices of a store's first column, and put them into `indices`.
 
-    Return guards of these indices. A group has `columns` columns.
+    Return guards of these indices. The text's variable `group` counts groups of `columns` columns.
     """
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (columns, "group")])

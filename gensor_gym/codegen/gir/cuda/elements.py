@@ -17,12 +17,12 @@ _NAMES = {
 
 
 class CudaWhole(Whole):
-    """int64 numbers in CUDA."""
+    """int64 as the type of a row nest's numbers in CUDA."""
 
     c = "long long"
 
     def number(self, value: float) -> str:
-        """Return the CUDA constant of a number; infinities are the ends of the integers' range."""
+        """Return the CUDA constant of a number; an infinity becomes the end of the range of int64."""
         made = whole_number(value)
         return _LEAST if made == LEAST else f"({made}ll)" if made < 0 else f"{made}ll"
 
