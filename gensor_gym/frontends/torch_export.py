@@ -33,7 +33,7 @@ from gensor_gym.registry import near
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Largest number of operations of a program, and of bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that only assert. Assertions on shapes and types hold; those on numbers are not checked."""
+"""Operations that only assert, for which nothing is decomposed. Assertions on shapes hold; those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch decomposes only if the caller lists them."""
 _EMPTY = ("aten.empty", "aten.new_empty")
@@ -76,7 +76,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
             _check_example(place, given)
     places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
     with refusing():
-        return _Reader(_exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
+        return Reader(exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
 
 
 def _check_example(place: str, given: Any) -> None:
@@ -89,8 +89,8 @@ def _check_example(place: str, given: Any) -> None:
         raise Unsupported(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
-def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """Export a module by torch. Unsupported, with torch's reason, if that fails."""
+def exported(module: torch.nn.Module, example_inputs: Examples, dynamic_shapes: Any = None) -> ExportedProgram:
+    """Export a module by torch; `dynamic_shapes` are torch's. Unsupported, with torch's reason, if that fails."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
@@ -104,7 +104,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     places, keywords = ((), examples) if isinstance(examples, dict) else (examples, {})
     try:
         with torch.no_grad(), quick(), with_opened_results(module):
-            program = torch.export.export(module, places, keywords)
+            program = torch.export.export(module, places, keywords, dynamic_shapes=dynamic_shapes)
             if _is_covered(program):
                 return program  # because decomposition takes longer than export
             table = torch.export.default_decompositions()
@@ -125,6 +125,8 @@ def _is_covered(program: ExportedProgram) -> bool:
         if node.op != "call_function":
             continue
         schema = getattr(node.target, "_schema", None)
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            continue  # a number of shapes
         if (schema is None and node.target is not python.getitem) or (schema is not None and schema.is_mutable):
             return False
         if any(one.name in of_call for one in node.all_input_nodes):
@@ -138,7 +140,9 @@ def _said(given: Any) -> str:
     return f"{given.dtype} on {given.device}" if isinstance(given, torch.Tensor) else f"a {type(given).__name__}"
 
 
-class _Reader:
+class Reader:
+    """Reads an exported program as a network."""
+
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
         """Prepare to read an exported `program`.
 
@@ -162,10 +166,8 @@ class _Reader:
         """Read the program and return its network (`from_torch`)."""
         self._check_outputs()
         self._parameters()
-        for node in self.program.graph.nodes:
-            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, even if it is not read
-            if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
-                self.made[node.name] = self._operation(node)
+        for node in _read(self.program.graph):
+            self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole, self.builder.half = "the outputs", False, ""
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
@@ -340,6 +342,19 @@ class _Reader:
         return self.constants[name]
 
 
+def _read(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the operations that the outputs depend on.
+
+    The others are assertions on numbers, and operations that torch keeps although nothing reads their results, such as random
+    numbers for layers that only training leaves out.
+    """
+    found: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or node in found:
+            found.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node.op == "call_function" and node in found]
+
+
 def _item(made: Any, number: Any, place: str) -> Any:
     if not isinstance(made, tuple | list):
         return made
@@ -350,7 +365,7 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 def _is_of_call(made: Any) -> bool:
     """Return whether a result of `_operation`, or a part of it, depends on the network's inputs."""
-    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
+    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else isinstance(made, str)
 
 
 def _place(node: torch.fx.Node) -> str:
