@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from agents.dynamic import DynamicNetwork, compile_dynamic
 from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces, start_worker
 from agents.progress import shown
@@ -65,6 +67,7 @@ FALLBACKS = ("error", "torch")
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,25 +333,30 @@ def _kernels(
 
 @overload
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf, **options: Any
-) -> CompiledNetwork: ...
+    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf,
+    dynamic_shapes: None = None, **options: Any,
+) -> CompiledNetwork: ...  # fmt: skip
 @overload
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: str, seconds: float = math.inf, **options: Any
-) -> CompiledNetwork | FallenBack: ...
+    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
+    buckets: int | None = None, **options: Any,
+) -> CompiledNetwork | DynamicNetwork | FallenBack: ...  # fmt: skip
 def compile_module(
-    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
-) -> CompiledNetwork | FallenBack:
+    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
+    buckets: int | None = None, **options: Any,
+) -> CompiledNetwork | DynamicNetwork | FallenBack:  # fmt: skip
     """Compile a torch module to one function.
 
-    `compile_network` describes `options`, `frontends.torch_export` the covered modules. With `fallback="torch"` a module that
-    cannot be compiled is returned as a function that calls the module, and a RuntimeWarning says why. `seconds` include torch's
-    export.
+    `compile_network` describes `options`, `frontends.torch_export` the covered modules. `seconds` include torch's export. With
+    `fallback="torch"`, a module that cannot be compiled is returned as a function that calls it; a RuntimeWarning says why.
+
+    With `dynamic_shapes`, those of `torch.export.export`, the function serves ranges of sizes on a CPU. Each range has `buckets`
+    parts, with kernels of the largest size of the part (`agents.dynamic`). `seconds` are for each part.
 
     Raises:
         Unsupported: if the module is not covered.
         NoKernel: if no kernel of a piece runs correctly.
-        ValueError: if `fallback` is unknown.
+        ValueError: if `fallback` is unknown, and for sizes without a range.
     """
     from gensor_gym.frontends.cached.networks import cached_network
 
@@ -356,10 +364,15 @@ def compile_module(
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
     hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    if dynamic_shapes is None and buckets is not None:
+        raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
     if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
         start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
     with uncollected():
         try:
+            if dynamic_shapes is not None:
+                compile_one = functools.partial(compile_network, seconds=seconds, **options)
+                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one, options.get("arena"))
             network = cached_network(module, example_inputs)
             left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
             return compile_network(network, seconds=left, **options)

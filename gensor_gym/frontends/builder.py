@@ -38,6 +38,11 @@ from gensor_gym.operators.text import of_type
 from gensor_gym.operators.types import Operator
 
 
+def copied(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Return a row-major copy of an array in a data type."""
+    return np.array(array, dtype, order="C")  # an array, even without axes
+
+
 class Builder:
     """Builds a network node by node. Each value has a name; a method that adds a value returns its name."""
 
@@ -67,6 +72,7 @@ class Builder:
         """Name of a dequantised value -> the int8 numbers from which it was computed (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
         """Function that adds a product of dequantised values in integers, or returns None."""
+        self.copied = copied
         self._joined: dict[str, str] = {}
         """Name of a concatenation -> its 16-bit type; empty for other types."""
         self._wraps: dict[str, str] = {}
@@ -85,7 +91,7 @@ class Builder:
         far = array.dtype.kind == "i" and array.size > 0 and max(-int(array.min()), int(array.max())) > MOST_WHOLE
         dtype = "int64" if far else "float32"
         made = self._given(Value(self._fresh(name), array.shape, half or dtype, constant=True))
-        self._constants[made] = np.array(array, dtype, order="C")  # an array, even without axes
+        self._constants[made] = self.copied(array, dtype)
         return made
 
     def _given(self, value: Value) -> str:

@@ -76,7 +76,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
             _check_example(place, given)
     places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
     with refusing():
-        return _Reader(_exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
+        return Reader(exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
 
 
 def _check_example(place: str, given: Any) -> None:
@@ -89,8 +89,8 @@ def _check_example(place: str, given: Any) -> None:
         raise Unsupported(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
-def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """Export a module by torch. Unsupported, with torch's reason, if that fails."""
+def exported(module: torch.nn.Module, example_inputs: Examples, dynamic_shapes: Any = None) -> ExportedProgram:
+    """Export a module by torch; `dynamic_shapes` are torch's. Unsupported, with torch's reason, if that fails."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
@@ -104,7 +104,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     places, keywords = ((), examples) if isinstance(examples, dict) else (examples, {})
     try:
         with torch.no_grad(), quick(), with_opened_results(module):
-            program = torch.export.export(module, places, keywords)
+            program = torch.export.export(module, places, keywords, dynamic_shapes=dynamic_shapes)
             if _is_covered(program):
                 return program  # because decomposition takes longer than export
             table = torch.export.default_decompositions()
@@ -125,6 +125,8 @@ def _is_covered(program: ExportedProgram) -> bool:
         if node.op != "call_function":
             continue
         schema = getattr(node.target, "_schema", None)
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            continue  # a number of shapes
         if (schema is None and node.target is not python.getitem) or (schema is not None and schema.is_mutable):
             return False
         if any(one.name in of_call for one in node.all_input_nodes):
@@ -138,7 +140,9 @@ def _said(given: Any) -> str:
     return f"{given.dtype} on {given.device}" if isinstance(given, torch.Tensor) else f"a {type(given).__name__}"
 
 
-class _Reader:
+class Reader:
+    """Reads an exported program as a network."""
+
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
         """Prepare to read an exported `program`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from gensor_gym.networks.steps import Step
 
 MOST_ARRAYS = 64
 """Largest number of arrays of one kernel: `GG_MOST` of `network.c`."""
+
+
+Placed = Callable[[Plan, Sequence[Kernel], Layout, np.ndarray, np.ndarray], tuple[Layout, np.ndarray]]
+"""Function like `networks.dynamic.weights.SharedWeights.place`."""
 
 
 class _Place(ctypes.Structure):
@@ -63,8 +67,10 @@ class NetworkFunction(NativeFunction):
     Several threads may call it. Calls of a network with packed weights wait for one another.
     """
 
-    def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
-        """Lay out memory, load the kernels, and pack weights once.
+    def __init__(
+        self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot", placed: Placed | None = None
+    ) -> None:
+        """Lay out memory, load the kernels, and pack weights once. `placed` moves fixed memory to where networks share it.
 
         The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or if a kernel's tasks cannot be
         combined to the tasks of the loop that it shares.
@@ -75,6 +81,11 @@ class NetworkFunction(NativeFunction):
         """Memory of constants and packed weights, an array of bytes."""
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
+        if placed is not None:
+            again = in_large_pages(self.layout.fixed_bytes)
+            again[:] = 0xFF
+            _pack(plan, kernels, self.layout, again, threads)
+            self.layout, self.fixed = placed(plan, kernels, self.layout, self.fixed, again)
         self.constants = _constants(plan, self.layout, self.fixed)
         """Name of an unpacked constant -> view of it in fixed memory."""
         distinct = {kernel.digest: kernel for kernel in kernels}
@@ -89,10 +100,11 @@ class NetworkFunction(NativeFunction):
             steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes), together[place], goes_on)
         outputs, exclusive = len(plan.network.outputs), any(kernel.prepacked for kernel in kernels)
         network = _Network(ctypes.addressof(steps), len(steps), address_of(self.fixed), outputs, exclusive)
-        loaded = _Loaded(GgRuntime(team.threads, team.parallel), ctypes.addressof(network))
+        self.team, self.network_address = GgRuntime(team.threads, team.parallel), ctypes.addressof(network)
+        loaded = _Loaded(self.team, self.network_address)
         loaded.kept = kept, network, self.fixed  # so that a bound call works without the function object
         self.called = plan.network.called
-        super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
+        super().__init__(self.called, compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Run the network; arguments and errors are those of `NativeFunction`.
@@ -105,9 +117,10 @@ class NetworkFunction(NativeFunction):
         return super().__call__(*inputs, out=out)
 
 
-def _compiled(name: str) -> ctypes.CDLL:
+def compiled(*names: str) -> ctypes.CDLL:
+    """Compile files of the C runtime as one text, and load them."""
     folder = Path(rooms.__path__[0])
-    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
+    text = "".join(folder.joinpath(name).read_text("utf-8") for name in ("runtime.h", *names))
     return ctypes.CDLL(str(compile_text(text, ARCH)))
 
 
@@ -145,7 +158,7 @@ def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _turn() -> Any:
-    turn = _compiled("turn.c").gg_turn
+    turn = compiled("turn.c").gg_turn
     turn.restype, turn.argtypes = None, [*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.POINTER(GgRuntime)]
     return turn
 

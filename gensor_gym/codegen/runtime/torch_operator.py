@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gensor_gym.codegen.export.names import function_name
@@ -26,14 +26,18 @@ def refuse_compiling() -> None:
         raise RuntimeError("as_torch() is called for the first time in compiled code: call it before, in __init__ of a module")
 
 
-def torch_operator(computation: Computation, digest: str, loaded: Callable[..., Any]) -> Callable[..., Any]:
+def torch_operator(
+    computation: Computation, digest: str, loaded: Callable[..., Any],
+    shapes: Callable[..., Sequence[Sequence[Any]]] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """Register the torch operator `torch.ops.gensor_gym.NAME_DIGEST` and return it.
 
     It maps input tensors, made contiguous, to new output tensors.
 
     The operator has no gradient: torch refuses a backward pass. It is registered once per process, under a name of the
     computation and eight digits of the digest. An exported program finds it by that name in any process that has called
-    `torch_operator` for the same kernel. ValueError for a computation without inputs.
+    `torch_operator` for the same kernel. `shapes` returns the shapes of the outputs for input tensors, whose sizes may be torch's
+    symbols; without it they are those of the computation. ValueError for a computation without inputs.
     """
     import torch
 
@@ -48,7 +52,9 @@ def torch_operator(computation: Computation, digest: str, loaded: Callable[..., 
         return loaded(*(tensor.contiguous() for tensor in tensors))
 
     def fake(*tensors: torch.Tensor) -> Any:
-        made = tuple(tensors[0].new_empty(one.shape, dtype=getattr(torch, one.dtype)) for one in outputs)
+        known = [one.shape for one in outputs] if shapes is None else shapes(*tensors)
+        kinds = [getattr(torch, one.dtype) for one in outputs]
+        made = tuple(tensors[0].new_empty(shape, dtype=kind) for shape, kind in zip(known, kinds, strict=True))
         return made[0] if len(outputs) == 1 else made
 
     gives = "Tensor" if len(outputs) == 1 else f"({', '.join('Tensor' for _ in outputs)})"

@@ -62,6 +62,8 @@ def requantized(network: Network) -> Network:
         chain, last, (inverse, zero) = found
         for passed in chain.maps:
             del made[passed]
+        if node.operator.epilogue:  # its addends are part of the chain's
+            made[name] = Contract(node.operator.renamed(epilogue=()), node.sources[:-1])
         nodes, vectors = _Arranged(network, name, node, chain).nodes(inverse, zero)
         *others, (flat, end) = nodes.items()
         made.update(others)
@@ -95,8 +97,12 @@ def _read_apart(network: Network) -> Network:
 def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str, tuple[float, float]] | None:
     """(chain after a product, name of its quantised value, (scale's inverse, zero point)); None without a quantisation."""
     graph, op, last = network.graph, node.operator, product
-    channels = op.output.shape[op.channel_dimension]
-    chain = _Chain(np.ones(channels), np.zeros(channels), [])
+    channels, sums = op.output.shape[op.channel_dimension], None
+    if op.epilogue:
+        sums = network.constants.get(node.sources[-1])
+        if sums is None or [stage.name for stage in op.epilogue] != ["bias"]:
+            return None
+    chain = _Chain(np.ones(channels), np.zeros(channels) if sums is None else sums.astype(np.float64), [])
     while last not in graph.returns and len(graph.readers[last]) == 1:
         (reader,) = graph.readers[last]
         read = network.nodes[reader]

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.cli.arguments import compose
 from agents.runs.jobs import Jobs
 from agents.runs.settings import code_digest
+from experiments.tables import dynamic_shapes
 from experiments.tables.gensor import figures as gensor_figures
 from experiments.tables.gensor import (
     gensor_ablation,
@@ -199,6 +200,17 @@ def test_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GENSOR_GYM_THREADS", "2")
     with pytest.raises(ValueError, match="host of 2 threads: expected the host and GENSOR_GYM_THREADS=1"):
         gensor_lengths.make(_config("gensor_lengths", tmp_path), tmp_path)
+
+
+@pytest.mark.thorough
+def test_dynamic_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every side computes the module's results."""
+    for name, value in {"LAYERS": 1, "WIDTH": 32, "HEADS": 2, "WORDS": 50, "MOST": 64}.items():
+        monkeypatch.setattr(dynamic_shapes, name, value)
+    monkeypatch.setenv("GENSOR_GYM_THREADS", "1")
+    (table,) = _made("dynamic_shapes", tmp_path, limit=2, trials=1)
+    assert [row[:2] for row in table.rows] == [(row[0], length) for row in table.rows[::2] for length in ("16", "24")]
+    assert [row[3] is None for row in table.rows] == [False, False, True, True] and "buckets of 32, 48, 64" in table.notes[1]
 
 
 def test_calls_after_which_a_strategy_is_ahead() -> None:

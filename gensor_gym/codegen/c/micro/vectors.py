@@ -16,6 +16,7 @@ import numpy as np
 
 from gensor_gym.codegen.c.elements import halves as c_halves
 from gensor_gym.codegen.c.elements import quantized as c_quantized
+from gensor_gym.codegen.c.elements import words as c_words
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
 from gensor_gym.codegen.c.micro import fold as c_fold
@@ -33,6 +34,7 @@ INDEX = {
     "in_order": """/* Stores stay on their side of it, so that those of one line of the cache follow one another and join. */
 static inline void in_order(void) { __asm__ volatile("" ::: "memory"); }
 """,
+    "part_of": c_words.PART,
     "inside": """static inline int inside(long index, long size) { return (unsigned long)index < (unsigned long)size; }
 """,
 }
@@ -202,7 +204,7 @@ _SCALARS = {
 }
 
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
-_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS
+_VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()} | c_quantized.HELPERS | c_words.HELPERS
 _SCALAR = _SCALARS | c_quantized.SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that other C functions call, so that they must be defined first."""
@@ -292,13 +294,15 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
     values["powers"] = _POWERS
     values |= {"halves": _halves(width), "held": _held(width), "streamed": streamed(width)}
-    if not narrow:
-        values |= _intrinsics(name, width, accumulator)
+    values |= _intrinsics(name, width, accumulator) if not narrow else {}
+    values |= c_quantized.masked_load(width) if narrow and name == "load_masked" else {}
     values["convert"] = f"    return *(const vec{width} *)p;\n"
     if narrow:
         attributes = f"vector_size({width} * sizeof({narrow})), aligned(1), may_alias"
         load = f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
-        values["convert"] = f"    typedef {narrow} narrow __attribute__(({attributes}));\n{load}"
+        own = c_quantized.widened(width) if narrow == "int8_t" else ""
+        end = "#endif\n" if own else ""
+        values["convert"] = f"{own}    typedef {narrow} narrow __attribute__(({attributes}));\n{load}{end}"
     lanes = range(width)
     values["even"] = ", ".join(str(2 * lane) for lane in lanes)
     values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
@@ -307,6 +311,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
     values["pieces"] = _pieces(width)
     values |= c_turn.texts(width) if name in c_turn.HELPERS else {}
+    values |= c_words.texts(width) if name in c_words.HELPERS else c_quantized.intrinsics(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
     values |= {"bytes": 4 * width, "half": width // 2}
     for key, value in values.items():
