@@ -88,10 +88,9 @@ def _scatter(count: int, name: str, width: int) -> str:
     ]
     lines += [f"    const vec{width} t{i} = {text};" for i, text in enumerate(_turned("x[{}]", count, width))]
     for vector in range(count if count > 1 else 0):
-        lines += [
-            f"    const vec4 b{vector}_{block} = {_shuffled(f't{vector}', f't{vector}', range(_BLOCK * block, _BLOCK * block + _BLOCK))};"
-            for block in range(width // _BLOCK)
-        ]
+        for block in range(width // _BLOCK):
+            lanes = range(_BLOCK * block, _BLOCK * block + _BLOCK)
+            lines.append(f"    const vec4 b{vector}_{block} = {_shuffled(f't{vector}', f't{vector}', lanes)};")
     for lane in range(width):
         block, place = divmod(lane, _BLOCK)
         vector, half = divmod(place * count, _BLOCK)
