@@ -48,7 +48,7 @@ static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w}
 }
 """,
 }
-"""Name of a C helper -> template of its text, as in `c/micro/vectors.py`. Numbers to store as int8 must be integers that fit."""
+"""Helper -> template of its C text, as in `c/micro/vectors.py`. Numbers to store as int8 must be integers that fit."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
 SCALARS = {
     "reals": "static inline float reals_1(int32_t x) { return (float)x; }\n",
@@ -76,7 +76,7 @@ _WORDS = {16: ("__AVX512F__", "int64_t"), 8: ("__AVX2__", "int64_t"), 4: ("__SSE
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Return, by placeholder in the template of `quantized`, C text of x86 intrinsics around the plain alternative."""
+    """Return placeholders in the template of `quantized` -> C text with x86 intrinsics around the plain alternative."""
     if width not in _NEAREST:
         return {"nearest": "", "nearest_end": ""}
     macro, prefix = _NEAREST[width]
@@ -86,7 +86,7 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def widened(width: int) -> str:
-    """Return C text that loads int8 elements by an instruction of x86, and that precedes the plain alternative.
+    """Return C text that loads int8 elements by an instruction of x86, before the plain alternative.
 
     gcc 12 often converts the vector extension's bytes one by one: max pooling took four times as long.
     """
@@ -105,7 +105,7 @@ def widened(width: int) -> str:
 
 
 def masked_load(width: int) -> dict[str, object]:
-    """Return, by placeholder in the template of `load_masked`, C text of AVX-512 that precedes the plain alternative."""
+    """Return placeholders in the template of `load_masked` -> C text with AVX-512's masks of bytes before the plain alternative."""
     if width not in _NEAREST:
         return {}
     prefix, integer = _NEAREST[width][1], f"__m{32 * width}i"
