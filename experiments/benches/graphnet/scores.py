@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 
 def closest(expected: Sequence[Tensor], found: Sequence[Tensor]) -> int | None:
-    """Return the smallest tolerance at which all results are near those of eager torch; None if there is none."""
+    """Return the smallest exponent of `TOLERANCES` at which all results are near those of eager torch; None if there is none."""
     if [one.dtype for one in expected] != [one.dtype for one in found]:
         return None
     return next((t for t in TOLERANCES if all(_is_near(*pair, t) for pair in zip(expected, found, strict=True))), None)

@@ -64,7 +64,7 @@ def is_dynamic(axis: Axis) -> bool:
 
 
 def unified(several: Sequence[Axis]) -> Axis:
-    """Return the factors of an axis that values share, without pads. NotRestricted if they divide it differently."""
+    """Return the factors, without pads, of an axis of several values. NotRestricted if the values divide it differently."""
     known = {without_pads(merged(axis)) for axis in several if axis is not None}
     if len(known) > 1:
         raise NotRestricted("its operands divide an axis of changing size differently")
