@@ -26,7 +26,7 @@ MOST_ARRAYS = 64
 
 
 Placed = Callable[[Plan, Sequence[Kernel], Layout, np.ndarray, np.ndarray], tuple[Layout, np.ndarray]]
-"""Function like `networks.dynamic.weights.SharedWeights.place`."""
+"""Function such as `networks.dynamic.weights.SharedWeights.place`, which places fixed memory."""
 
 
 class _Place(ctypes.Structure):
