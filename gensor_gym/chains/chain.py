@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gensor_gym.chains.causal import diagonal_of, triangles
 from gensor_gym.chains.strided import Strided, read_views, refined, written_view
 from gensor_gym.dataflow.expressions import Call, Constant, Expression
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Contract, Map, Node, Value
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Triangle, Value
 from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.operators.types import Operator
 
@@ -91,6 +92,26 @@ class Chain:
         for extent in self.batch:
             found *= extent
         return found
+
+    @cached_property
+    def diagonal(self) -> int | None:
+        """The diagonal D if weights of row r of an element are 0 after column r + D, as in causal attention; else None."""
+        nest = self.middle
+        return None if nest is None else diagonal_of(nest, nest.stores[0][0], self.rows)
+
+    @property
+    def last_seen(self) -> int:
+        """Number of columns after column r that row r of an element may need: the diagonal, or all."""
+        return self.columns if self.diagonal is None else self.diagonal
+
+    @cached_property
+    def masks(self) -> dict[str, Triangle]:
+        """Values of the row nest that kernels compute from row and column instead of reading them, by name."""
+        return {} if self.middle is None or self.diagonal is None else triangles(self.middle, self.rows)
+
+    def is_read(self, cell: Cell) -> bool:
+        """Return whether the row nest reads a value from memory: not the scores, and no mask that is computed."""
+        return isinstance(cell.made, Access) and cell.made.tensor != self.scores and cell.name not in self.masks
 
     def nest_of_pitch(self, pitch: int) -> RowNest:
         """Return the row nest between the products for scores and weights whose rows are `pitch` elements apart in memory.
@@ -230,7 +251,8 @@ def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], r
 def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: str, weights: str) -> RowNest:
     values = graph.values
     read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
-    inputs = tuple(Value(name, values[name].shape, values[name].dtype if name != scores else "float32") for name in read)
+    kinds = {**{name: values[name].dtype for name in read}, scores: "float32"}
+    inputs = tuple(Value(name, values[name].shape, kinds[name], triangle=values[name].triangle) for name in read)
     return row_nest(Dataflow("middle", inputs, tuple((name, _multiplied(nodes[name])) for name in inside), (weights,)))
 
 

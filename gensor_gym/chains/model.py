@@ -108,17 +108,29 @@ class ChainModel:
         threads = np.minimum(tasks, self.hardware.units)
         share = -(-tasks // threads) * of_task / self.hardware.clock
         found = {name: np.zeros(len(rows)) for name in TERMS}
+        seen = self._seen(block, header["tile"] * header["vector"])
         for (matrix, product, name), stores in zip(self._rights, (1.0, 2.0), strict=True):
-            found[name] = share * self._product(header, matrix, product, name, stores)
+            found[name] = seen * share * self._product(header, matrix, product, name, stores)
             pace = _TURN if matrix.row == 1 else _COPY
             copied = np.where(_copied(matrix, header), product.inner * product.columns * pace, 0.0)
             found["copies"] += share / of_task * copied
-        found["nest"] = share * self._nest(header)
+        found["nest"] = seen * share * self._nest(header)
         found["launch"] = np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
         found["memory"] = np.full(len(rows), chain.graph.compulsory_bytes / self.hardware.memory[-1].bandwidth)
         busy = sum(found[name] for name in ("first", "second", "nest", "copies"))
         whole = found["launch"] + np.maximum(busy, found["memory"]) + 0.3 * np.minimum(busy, found["memory"])
         return np.stack([whole, *(found[name] for name in TERMS)], axis=1)
+
+    def _seen(self, block: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Return the share [B] of the scores that blocks of `block` rows compute, in steps of `step` columns of the nest."""
+        chain, found = self.chain, np.ones(len(block))
+        if chain.diagonal is None:
+            return found
+        for rows, wide in {*zip(block.tolist(), step.tolist(), strict=True)}:
+            ends = np.minimum(np.arange(rows, chain.rows + rows, rows), chain.rows)
+            seen = np.minimum(chain.columns, -(-(ends + chain.diagonal) // wide) * wide)
+            found[(block == rows) & (step == wide)] = np.diff(ends, prepend=0) @ seen / (chain.rows * chain.columns)
+        return found
 
     def _product(self, header: Columns, matrix: Matrix, product: Product, name: str, stores: float) -> np.ndarray:
         """Return the cycles [B] in which one row of a product is computed.

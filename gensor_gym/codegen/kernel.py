@@ -73,6 +73,8 @@ class Kernel:
 
     The code that launches a kernel encodes them for its arrays.
     """
+    dependent: bool = False
+    """Whether the entries wait for earlier kernels, so that they may be launched before these are done (`cuda.dependent`)."""
     packed: str = ""
     """Digest of the precompiled kernel that this object stands for, if its source is not available; else empty."""
 

@@ -24,6 +24,7 @@ from gensor_gym.dataflow.nodes import (
     Reshape,
     Slice,
     Transpose,
+    Triangle,
     Value,
 )  # fmt: skip
 from gensor_gym.dataflow.whole import is_computable
@@ -196,9 +197,12 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must at least move: every input element that is read and every output element, once each."""
+        """Bytes that any kernel must at least move: every input element that is read and every output element, once each.
+
+        Triangles need not be read.
+        """
         read = self._read
-        given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
+        given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs if value.triangle is None)
         return given + sum(value.nbytes for value in self.outputs)
 
     @cached_property
@@ -217,8 +221,24 @@ class Dataflow:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point operations of maps, reductions and contractions."""
-        return sum(self._flops(name, node) for name, node in self.nodes)
+        """Number of floating-point operations that maps, reductions and contractions need.
+
+        Of matrices of a triangle's extents, only elements up to the diagonal count.
+        """
+        return sum(self._flops(name, node) for name, node in self.nodes) if not self._triangles else sum(
+            self._flops(name, node) * seen // whole for name, node in self.nodes for seen, whole in (self._share(name, node),)
+        )
+
+    @cached_property
+    def _triangles(self) -> Mapping[str, Triangle]:
+        """Name of each input that is a triangle -> the triangle."""
+        return {value.name: value.triangle for value in self.inputs if value.triangle is not None}
+
+    def _share(self, name: str, node: Node) -> tuple[int, int]:
+        """Return the share of a node's work that is needed: (elements up to the diagonal of a triangle, all elements)."""
+        ends = {self.values[one].shape[-2:] for one in (name, *node.inputs)}
+        known = ((self.values[at].shape[-2:], one) for at, one in self._triangles.items())
+        return min(((one.visible(*end), end[0] * end[1]) for end, one in known if end in ends), default=(1, 1))
 
     def _flops(self, name: str, node: Node) -> int:
         if isinstance(node, Map):

@@ -8,8 +8,9 @@
         return y
 
 Operands of an expression are broadcast as in NumPy. The graph then has `broadcast` nodes, named after their source, which
-`text_of` writes explicitly. A parameter that is equal at every call is `weight: constant(float32[768])`. A node that computes in
-int64 is written `n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
+`text_of` writes explicitly. A parameter that is equal at every call is `weight: constant(float32[768])`, or, for 0 up to the
+diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -inf)`. A node that computes in int64 is written
+`n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from gensor_gym.dataflow.nodes import (
     Reshape,
     Slice,
     Transpose,
+    Triangle,
     Value,
 )  # fmt: skip
 from gensor_gym.dataflow.scalars import SCALARS
@@ -49,6 +51,8 @@ MOST_CHARACTERS, MOST_NESTED = 100_000, 64
 _AROUND = 8
 """Number of levels that a syntax tree has in addition to those of an expression in it."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+_CONSTANTS = {"constant": 1, "triangle": 4}
+"""Name of a function in the type of a parameter that is equal at every call -> its number of arguments."""
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
     "reduce_max": lambda source, axes: Reduce(source, "max", tuple(axes)),
@@ -100,6 +104,8 @@ def text_of(graph: Dataflow) -> str:
 
 def _type_of(value: Value) -> str:
     shaped = f"{value.dtype}{list(value.shape)}"
+    if (known := value.triangle) is not None:
+        return f"triangle({shaped}, {known.diagonal}, {Constant(known.below)}, {Constant(known.above)})"
     return f"constant({shaped})" if value.constant else shaped
 
 
@@ -155,14 +161,18 @@ class _Reader:
         return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), returns, "", *types)
 
     def _parameter(self, parameter: ast.arg) -> Value:
-        kind, constant = parameter.annotation, False
-        if isinstance(kind, ast.Call) and isinstance(kind.func, ast.Name) and kind.func.id == "constant" and len(kind.args) == 1:
+        kind, constant, known = parameter.annotation, False, list[Any]()
+        if isinstance(kind, ast.Call) and isinstance(kind.func, ast.Name) and _CONSTANTS.get(kind.func.id) == len(kind.args):
+            known = [self._literal(part) for part in kind.args[1:]]
             kind, constant = kind.args[0], True
         if not (isinstance(kind, ast.Subscript) and isinstance(kind.value, ast.Name) and kind.value.id in DTYPES):
             raise self._wrong(parameter, f"a type such as `{parameter.arg}: float32[4, 4]`, of {', '.join(DTYPES)}")
         shape = self._literal(kind.slice)
         extents = self._extents(kind, shape if isinstance(shape, tuple) else [shape])
-        return Value(parameter.arg, extents, kind.value.id, constant)
+        if known and not (len(extents) > 1 and _is_whole(known[0]) and known[0] >= 0 and all(map(_is_number, known))):
+            raise self._wrong(parameter, "a triangle of two axes or more, a diagonal of 0 or more, and two numbers")
+        triangle = Triangle(known[0], float(known[1]), float(known[2])) if known else None
+        return Value(parameter.arg, extents, kind.value.id, constant, triangle)
 
     def _line(self, line: ast.stmt) -> None:
         targets = line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
+from torch.nn.functional import linear
 
 _CUBIC = -0.75
 """Parameter a of cubic convolution (Keys 1981), equal to torch's."""
@@ -114,7 +115,25 @@ def multi_margin_loss(
     return loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss.reshape(target.shape)
 
 
+def native_multi_head_attention(
+    query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, weight: Tensor, bias: Tensor, last_weight: Tensor,
+    last_bias: Tensor, mask: Tensor | None = None, need_weights: bool = True, average: bool = True, mask_type: int | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Return multi-head attention of rows [n, rows, width], and its weights if they are needed.
+
+    `weight` [3 * width, width] and `bias` make queries, keys and values. ValueError for a mask.
+    """
+    if mask is not None:
+        raise ValueError(f"a mask of type {mask_type}: expected none")
+    parts = zip((query, key, value), weight.chunk(3), bias.chunk(3), strict=True)
+    q, k, v = (linear(one, *own).unflatten(2, (heads, width // heads)).transpose(1, 2) for one, *own in parts)
+    shares = (q @ k.transpose(2, 3) / math.sqrt(width // heads)).softmax(-1)
+    made = linear((shares @ v).transpose(1, 2).flatten(2), last_weight, last_bias)
+    return made, (shares.mean(1) if average else shares) if need_weights else None
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._native_multi_head_attention.default: native_multi_head_attention,
     torch.ops.aten.grid_sampler_2d.default: grid_sampler,
     torch.ops.aten.grid_sampler_3d.default: grid_sampler,
     torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,

@@ -33,7 +33,7 @@ from gensor_gym.registry import near
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Largest number of operations of a program, and of bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that only assert. Assertions on shapes and types hold; those on numbers are not checked."""
+"""Operations that only assert, for which nothing is decomposed. Assertions on shapes hold; those on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch decomposes only if the caller lists them."""
 _EMPTY = ("aten.empty", "aten.new_empty")
@@ -166,10 +166,8 @@ class Reader:
         """Read the program and return its network (`from_torch`)."""
         self._check_outputs()
         self._parameters()
-        for node in self.program.graph.nodes:
-            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, even if it is not read
-            if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
-                self.made[node.name] = self._operation(node)
+        for node in _read(self.program.graph):
+            self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole, self.builder.half = "the outputs", False, ""
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
@@ -344,6 +342,15 @@ class Reader:
         return self.constants[name]
 
 
+def _read(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the operations that the outputs depend on: no assertions on numbers, no random numbers that nothing reads."""
+    found: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or node in found:
+            found.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node.op == "call_function" and node in found]
+
+
 def _item(made: Any, number: Any, place: str) -> Any:
     if not isinstance(made, tuple | list):
         return made
@@ -354,7 +361,7 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 def _is_of_call(made: Any) -> bool:
     """Return whether a result of `_operation`, or a part of it, depends on the network's inputs."""
-    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
+    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else isinstance(made, str)
 
 
 def _place(node: torch.fx.Node) -> str:

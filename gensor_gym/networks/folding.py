@@ -17,7 +17,7 @@ from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.joins import with_parts_of_their_own
-from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.dataflow.nodes import STORED, Broadcast, Contract, Map, Node, Reshape, Transpose, Triangle, Value
 from gensor_gym.networks.fusion.requantized import requantized
 from gensor_gym.networks.moves.factors import with_factors_after
 from gensor_gym.networks.moves.shuffles import Shuffles
@@ -34,7 +34,15 @@ def folded(network: Network) -> Network:
     """
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
-    return _with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made))))
+    return with_triangles(_with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made)))))
+
+
+def with_triangles(network: Network) -> Network:
+    """Mark each constant that is a triangle, such as a causal mask, as one (`Value.triangle`). Return the network."""
+    constants, graph = network.constants, network.graph
+    found = {name: known for name, array in constants.items() if (known := Triangle.of(array, graph.values[name].dtype))}
+    inputs = tuple(dataclasses.replace(value, triangle=found.get(value.name)) for value in graph.inputs)
+    return dataclasses.replace(network, graph=dataclasses.replace(graph, inputs=inputs)) if found else network
 
 
 def _with_rows_moved(network: Network) -> Network:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape
 from gensor_gym.dataflow.postops import post_op
 from gensor_gym.networks.network import Network
 from gensor_gym.operators.traits import weights
@@ -68,7 +68,7 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
     writes = [name for name in piece if visible(network, name, piece)]
     names = {name: f"x{number}" for number, name in enumerate(given)} | {name: f"v{number}" for number, name in enumerate(nodes)}
     values = network.graph.values
-    inputs = tuple(Value(names[name], values[name].shape, values[name].dtype, values[name].constant) for name in given)
+    inputs = tuple(replace(values[name], name=names[name]) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
     whole = frozenset(names[name] for name in piece if name in network.graph.whole)
     rounded = frozenset((names[name], kind) for name, kind in network.graph.rounded if name in piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +28,22 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
     Row indices are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. If an operator
     computes in int64, its integers are small or anywhere in the range of their type. bfloat16 and float8_e4m3fn, which NumPy
     lacks, are uint16 and uint8 arrays of their bits. Operands of a quantised epilogue have standard deviations of their own
-    (`Loops.spreads`); zero points are integers.
+    (`Loops.spreads`); zero points are integers. A constant with known elements (`dataflow.nodes.Triangle`) has these.
     """
     whole, spreads = bool(getattr(op, "whole", ())), getattr(op, "spreads", {})
-    found = [_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs]
+    found = [_of(tensor, rng, op.id_limits.get(tensor.name), whole) for tensor in op.inputs]
     for place, tensor in enumerate(op.inputs):
         if tensor.name in spreads:
             spread = (spreads[tensor.name] * found[place]).astype(np.float32)
             found[place] = np.rint(spread) if tensor.name == "quantize" else spread
     return tuple(found)
+
+
+def _of(tensor: Any, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:
+    known = getattr(tensor, "triangle", None)
+    if known is not None:
+        return encode(known.array(tensor.shape), tensor.dtype)
+    return _random(tensor.shape, tensor.dtype, rng, rows, whole)
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None, whole: bool) -> np.ndarray:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import gensor_gym
 from gensor_gym.frontends.decomposed import grid_sampler, multilabel_margin_loss_forward
+from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from tests.frontends.test_torch_export import Of
 from tests.support.thorough import thorough_but
 
@@ -67,3 +68,19 @@ def test_compiled_margins_leave_nan_out_and_keep_the_axes(square: bool, reductio
     for given in ((with_special(x, 3), torch.tensor([1, 4, 0, 2])), (x[0], torch.tensor(2))):
         found = gensor_gym.compile(module, given, trials=1)(*given)
         torch.testing.assert_close(torch.as_tensor(found), module(*given), equal_nan=True)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_attention_of_one_operation_is_the_kernels(weights: bool) -> None:
+    shapes, seeded = ((2, 5, 8), (24, 8), (24,), (8, 8), (8,)), torch.Generator().manual_seed(7)
+    x, *own = (0.5 * torch.randn(shape, generator=seeded) for shape in shapes)
+
+    def attention(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
+        made = torch._native_multi_head_attention(x, x, x, 8, 2, *own, mask, weights, True, None if mask is None else 1)
+        return made if weights else made[:1]
+
+    found = from_torch(Of(attention).eval(), (x,)).reference(x.numpy())
+    for one, expected in zip(found, attention(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one.value).float(), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(Unsupported, match="a mask of type 1: expected none"):
+        from_torch(Of(attention).eval(), (x, torch.zeros(2, 5, dtype=torch.bool)))

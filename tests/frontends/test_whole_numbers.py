@@ -43,6 +43,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "one of each": (lambda x: x * functional.one_hot(torch.arange(6) % 3, 6).sum(0), (X,)),
     "type": (lambda seen, ids: seen.to(torch.int64) + ids * 0.5, (SEEN, IDS)),
     "constant": (lambda x: (x + 1, torch.arange(3).float()), (X,)),
+    "random, not read": (lambda x: (torch.rand([]), x + 1)[1], (X,)),
+    "number of an assertion": (lambda ids: (torch._check(ids.max().item() < 9), ids + 1)[1], (IDS,)),
 }  # fmt: skip
 
 
@@ -91,6 +93,19 @@ def test_a_row_of_a_mask_that_sees_nothing() -> None:
 def test_what_is_not_covered_is_named(function: Callable[..., Any], inputs: tuple[Tensor, ...], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         from_torch(Of(function).eval(), inputs)
+
+
+def test_a_number_that_is_read_from_a_buffer_is_a_constant() -> None:
+    class Strided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("strides", torch.tensor([8.0, 16.0]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.cat([torch.full((3,), one) for one in self.strides])  # type: ignore[arg-type]
+
+    (found,) = from_torch(Strided().eval(), (X,)).reference(X.numpy())
+    np.testing.assert_allclose(found.value, Strided()(X).numpy(), rtol=2e-6)
 
 
 def test_buffers_that_change_and_parts_in_training_mode() -> None:

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from agents.networks import CompiledNetwork, compile_module  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
+from gensor_gym.chains.chain import chain_of  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402
 from gensor_gym.networks.folding import folded  # noqa: E402
 from gensor_gym.networks.fusion.fine import fine  # noqa: E402
@@ -72,11 +73,38 @@ def test_attention_of_float32_is_several_kernels() -> None:
     assert len(network.kernels) > 4 and not any("gg_chain" in kernel.source for kernel in network.kernels)
 
 
+class Masked(nn.Module):
+    """Attention with a causal mask as modules write it."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+        self.register_buffer("seen", torch.tril(torch.ones(ROWS, ROWS)).view(1, 1, ROWS, ROWS))
+
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        rows, scores = torch.arange(ROWS), 0.25 * (q @ k.transpose(-2, -1))
+        match self.form:
+            case "buffer":
+                return scores.masked_fill(self.seen == 0, -torch.inf).softmax(-1) @ v
+            case "added":
+                return (scores + torch.full((ROWS, ROWS), torch.finfo(q.dtype).min, dtype=q.dtype).triu(1)).softmax(-1) @ v
+        seen = rows[None, :] <= rows[:, None]
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+
+@pytest.mark.parametrize("form", thorough_but(["buffer", "added", "compared"], "added", "compared"))
+def test_causal_masks_are_recognised(form: str) -> None:
+    given = [torch.randn(1, 4, ROWS, SIZE).bfloat16() for _ in range(3)]
+    plan = fine(folded(from_torch(Masked(form).eval(), given)), hardware.get("host"))
+    (chain,) = (chain_of(piece.step(plan.network).computation) for piece in plan.pieces if piece.anchor == "block")
+    assert chain.diagonal == 0
+
+
 @pytest.mark.parametrize("mask", thorough_but([-1e4, -1e30, -3.3895e38], -1e30, -3.3895e38))
 def test_large_masks_give_what_torch_gives(mask: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first tile of keys and a whole element masked by a large number: a product of it with log2(e) is off, or overflows."""
 
-    class Masked(nn.Module):
+    class Padded(nn.Module):
         def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
             scores = (q @ k.transpose(-1, -2)) * 0.25 + (1.0 - kept[:, None, None, :]) * mask
             return scores.softmax(-1) @ v
@@ -87,8 +115,8 @@ def test_large_masks_give_what_torch_gives(mask: float, monkeypatch: pytest.Monk
     kept = torch.ones(2, 150)
     kept[0, :128], kept[1] = 0, 0
     given = *(torch.randn(2, 2, rows, 16).bfloat16() for rows in (20, 150, 150)), kept.bfloat16()
-    compiled = compile_module(Masked().eval(), given, hardware="h100", backend="emulated", trials=1, reuse=False)
+    compiled = compile_module(Padded().eval(), given, hardware="h100", backend="emulated", trials=1, reuse=False)
     assert len(compiled.kernels) == 1
-    exact = Masked()(*(one.double() for one in given))
-    errors = [float((made.double() - exact).abs().max()) for made in (compiled(*given), Masked()(*given))]
+    exact = Padded()(*(one.double() for one in given))
+    errors = [float((made.double() - exact).abs().max()) for made in (compiled(*given), Padded()(*given))]
     assert errors[0] <= 2.0 * errors[1]

@@ -107,12 +107,13 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, EmulatedKernel
     monkeypatch.setitem(sys.modules, "cupy", networks_cupy.module())
     monkeypatch.setattr(cuda, "_LOADED", {})
     monkeypatch.setattr(cuda, "_load_module", networks_cupy.loader(programs))
+    monkeypatch.setattr(cuda, "launch_dependent", networks_cupy.launch_dependent)
     yield programs
     for program in programs.values():
         program.close()
 
 
-@pytest.mark.parametrize("name", thorough_but(["parts", "block"], "parts"))
+@pytest.mark.parametrize("name", thorough_but(["parts", "block", "mlp"], "parts", "mlp"))
 def test_a_network_is_one_graph_on_a_device(name: str, device: dict[str, EmulatedKernels]) -> None:
     """A second call computes with its own inputs; outputs of the first stay. What begins at 12 bytes is copied."""
     compiled, module, x = network(name)
@@ -134,6 +135,12 @@ def test_a_network_is_one_graph_on_a_device(name: str, device: dict[str, Emulate
     assert all(np.array_equal(np.asarray(one), before) for one, before in zip(own, kept, strict=True))
     with pytest.raises(ValueError, match="is float32.*expected"):
         compiled(x[:1])
+    dependent = function.dependent()
+    assert all(task.kernel.dependent for task in dependent.tasks.listed) and not any(one.dependent for one in compiled.kernels)
+    networks_cupy.FOLLOWING.clear()
+    assert all(np.array_equal(one, before) for one, before in zip(every(dependent(x)), kept, strict=True))
+    follow = {"parts": 1}.get(name, dependent.launches - 1)
+    assert len(networks_cupy.FOLLOWING) == 2 * follow, "the first kernel, and those after copies, are launched as others are"
 
 
 def test_a_graph_whose_memory_was_freed_is_found(device: dict[str, EmulatedKernels]) -> None:

@@ -15,6 +15,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.frontends.aten.norms import softmax
 from gensor_gym.frontends.builder import Builder
+from gensor_gym.networks.folding import with_triangles
 from gensor_gym.operators.kinds.linear import batched_gemm
 from tests.support.chain_cases import ChainDraw
 
@@ -84,12 +85,13 @@ def ring_kernels(graphs: Iterable[Dataflow], seed: int = 0) -> list[Kernel]:
 
 def attention(
     rows: int, keys: int, size: int, heads: int = 2, own: int = 2, batch: int = 1, mask: str = "", half: str = "bfloat16",
-    wide: int = 0,
+    wide: int = 0, diagonal: int = 0,
 ) -> Dataflow:  # fmt: skip
     """softmax(q k^T / sqrt(size) + mask) v with `own` heads of keys and values, values of `wide` elements (0: `size`).
 
     Heads lie beside one another in each row. A mask is `added` [rows, keys], a number for every key of each element of the batch
-    (`keys`), or `truth`: of bools, where the score is minus infinity if it is 0. Without `half` all is float32.
+    (`keys`), or `truth`: of bools, where the score is minus infinity if it is 0. The constant masks `causal` (added) and `lower`
+    (1 or 0) show row r the keys up to r + `diagonal`. Without `half` all is float32.
     """
     b, wide = Builder(), wide or size
     b.half = half
@@ -100,7 +102,12 @@ def attention(
     turned = b.transpose(k, (0, 2, 1))
     x = b.reshape(b.contract(batched_gemm(batch * heads, rows, keys, size), q, turned), (batch, heads, rows, keys))
     x = b.call("multiply", x, size**-0.5)
-    if mask == "truth":
+    seen = np.tri(rows, keys, diagonal, dtype=bool)
+    if mask == "causal":
+        x = b.call("add", x, b.constant("mask", np.where(seen, 0.0, -np.inf)))
+    elif mask == "lower":
+        x = b.call("where", b.constant("mask", seen), x, -np.inf)
+    elif mask == "truth":
         x = b.call("where", b.input("mask", (rows, keys), "bool"), x, -np.inf)
     elif mask:
         x = b.call("add", x, b.input("mask", (rows, keys) if mask == "added" else (batch, 1, 1, keys)))
@@ -108,7 +115,7 @@ def attention(
     weights = b.reshape(b.halved(made, half) if half else made, (batch * heads, rows, keys))
     made = b.contract(batched_gemm(batch * heads, rows, wide, keys), weights, v)
     out = b.transpose(b.reshape(made, (batch, heads, rows, wide)), (0, 2, 1, 3))
-    return b.network("attention", [out]).graph
+    return with_triangles(b.network("attention", [out])).graph
 
 
 def _heads(b: Builder, name: str, own: int, size: int, heads: int) -> str:
@@ -121,6 +128,17 @@ def _heads(b: Builder, name: str, own: int, size: int, heads: int) -> str:
 def long_attention(seed: int) -> Dataflow:
     """Attention of random sizes that have several tiles with wgmma."""
     return random_attention(seed, (40, 77, 150, 210, 330))
+
+
+def causal_attention(seed: int, halves: Sequence[str] = HALVES) -> Dataflow:
+    """Causal attention of random lengths, diagonals, sizes, groups and types."""
+    rng = np.random.default_rng([seed, 10])
+    rows, keys = (int(rng.choice((7, 16, 40, 77, 128, 150, 210))) for _ in range(2))
+    size, wide = (int(rng.choice((8, 24, 32, 64, 128))) for _ in range(2))
+    own, groups = (int(rng.choice((1, 2))) for _ in range(2))
+    diagonal = min(keys - 2, int(rng.choice((0, 0, 1, 20, 70))))
+    mask, half = str(rng.choice(("causal", "lower"))), str(rng.choice(halves))
+    return attention(rows, keys, size, own * groups, own, int(rng.choice((1, 2))), mask, half, wide, diagonal)
 
 
 def random_attention(seed: int, lengths: Sequence[int] = (1, 16, 40, 77, 128, 150)) -> Dataflow:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +52,13 @@ def suite_kernels(name: str, seeds: range) -> list[Kernel]:
     return [random_kernel(of_suite(name, rng), rng) for rng in generators]
 
 
-def faults_of(kernels: Sequence[Kernel], draws: int = 2) -> dict[int, str]:
-    """Of every wrong kernel its number, and what verification or the emulator's checks say of it."""
+def faults_of(
+    kernels: Sequence[Kernel], draws: int = 2, change: Callable[[Kernel, Any], Any] = lambda kernel, inputs: inputs
+) -> dict[int, str]:
+    """Of every wrong kernel its number, and what verification or the emulator's checks say of it.
+
+    `change` gives the kernel other inputs than those that the answers are of.
+    """
     found: dict[int, str] = {}
     for start in range(0, len(kernels), AT_ONCE):
         some = kernels[start : start + AT_ONCE]
@@ -61,7 +67,7 @@ def faults_of(kernels: Sequence[Kernel], draws: int = 2) -> dict[int, str]:
                 assert isinstance(kernel.operator, Dataflow)
                 for seed, draw in enumerate(fused_draws(kernel.operator, 0)[:draws]):
                     try:
-                        fault = draw.fault(program.run(number, draw.inputs, seed))
+                        fault = draw.fault(program.run(number, change(kernel, draw.inputs), seed))
                     except EmulatorError as error:
                         fault = str(error)
                     if fault:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from tests.support import fake_streams
@@ -18,6 +18,8 @@ from tests.support.fake_streams import Graph
 
 class Stream(fake_streams.Stream):
     """A stream of this CuPy: its current one is no other's."""
+
+    ptr = 7
 
 
 Stream.current = DEFAULT = Stream()
@@ -110,6 +112,17 @@ class Launching:
         made = self.programs[self.kernel.digest].run(0, [np.asarray(array) for array in inputs])
         for array, result in zip(outputs, made if len(outputs) > 1 else [made], strict=True):
             array.view(np.ndarray)[...] = result
+
+
+FOLLOWING: list[str] = []
+"""Entries that may start while the kernel before runs."""
+
+
+def launch_dependent(function: Launching, launch: Launch, arguments: tuple, stream: int) -> None:
+    """In place of `cuda.launch_dependent`."""
+    assert function.kernel.dependent and stream == Stream.ptr
+    FOLLOWING.append(launch.entry)
+    function(launch.grid, launch.block, arguments, launch.shared_bytes)
 
 
 def loader(programs: dict[str, EmulatedKernels]) -> Callable[[Kernel, Any], Any]:

@@ -167,7 +167,8 @@ def run(config: DictConfig, emit: Lines) -> None:
     emit(kind="machine", threads=threads, calls=settings.calls, **machine())
     for name in names:
         row: dict[str, Any] = {"network": name, "batch": settings.batch, "threads": threads, "plan": settings.plan}
-        asked = {key: settings[key] for key in ("plan", "batch", "trials", "calls", "arena")}
+        row |= {"dtype": settings.dtype} if settings.dtype != "float32" else {}
+        asked = {key: settings[key] for key in ("plan", "batch", "trials", "calls", "arena", "dtype")}
         steal = Steal()
         try:
             found = _profiled({**asked, "network": name, "threads": threads, "seed": config.seed}, settings.limit_s, folder)

@@ -4,8 +4,8 @@ The model chose the kernels beforehand.
 
 A network's row has two errors against torch in float64 on the device: ours, and torch's error in the same data type. It also has
 interleaved samples of ours, of torch in float32, and of torch as users call it, whose convolutions may use tf32. For bfloat16,
-the samples of torch in float32 are missing. All are replayed as CUDA graphs. Rows of torch.compile come last, because compiling a
-network takes longest.
+the samples of torch in float32 are missing. All are replayed as CUDA graphs. Rows of torch.compile come later, because compiling
+a network takes longest. Last are rows of our kernels with dependent launches, with the distance of their outputs from the others.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gensor_gym.networks.gpu.function import GpuNetwork
 FILE = "networks.jsonl"
 ROUNDS = 15
 OURS, FLOAT32, DEFAULT, COMPILED = "gensor_gym", "torch, float32", "torch", "torch.compile"
+DEPENDENT = "gensor_gym, dependent launches"
 LEAST, COMPILED_LEAST = 15.0, 40.0
 """Least seconds that must remain to begin a network, and to begin it with torch.compile."""
 WARM = 0.15
@@ -48,10 +49,11 @@ def run(context: Context) -> dict[str, object]:
     After an error the device is tested: if it is lost, this process ends, and the next process resumes.
     """
     archive, held = networks.read(CARRY), dict[str, Opened]()
-    parts = ((f"{name}{of}", does) for of, does in (("", timed), (" compiled", compiled)) for name in networks.NAMES)
+    stages = ("", timed), (" compiled", compiled), (" dependent", dependent)
+    parts = ((f"{name}{of}", does) for of, does in stages for name in networks.NAMES)
     with closing(context.journal(FILE)) as journal:
         for key, does in parts:
-            if context.left > (LEAST if does is timed else COMPILED_LEAST) and journal.pending(key):
+            if context.left > (COMPILED_LEAST if does is compiled else LEAST) and journal.pending(key):
                 journal.once(key, tried, does, archive, key.split()[0], held, context.seed)
                 if "error" in journal.done[key] and torch.cuda.is_available():
                     torch.cuda.synchronize()
@@ -100,6 +102,16 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
     function(*given)
     faster = torch.compile(module, dynamic=False)
     return _sampled({OURS: replayed(function), COMPILED: _timer(_in(faster, given, tf32=True))}, seed)
+
+
+def dependent(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
+    """Time a network in our kernels with and without dependent launches; return the samples and the outputs' distance."""
+    _, given, function = opened(archive, name, held)
+    other, ours = function.dependent(), function(*given)
+    compile_together([task.kernel for task in other.tasks.listed])
+    reference = tuple(torch.as_tensor(one).double() for one in (ours if isinstance(ours, tuple) else (ours,)))
+    apart = distance(other(*given), reference)
+    return {"distance": apart, **_sampled({OURS: replayed(function), DEPENDENT: replayed(other)}, seed)}
 
 
 def compile_together(kernels: list[Kernel]) -> None:

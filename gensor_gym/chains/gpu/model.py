@@ -99,13 +99,25 @@ class GpuChainModel:
         found: np.ndarray = -(-self.chain.columns // header["keys"])
         return found
 
+    def _seen(self, header: Columns) -> np.ndarray:
+        """Return the mean number [B] of tiles of keys that a block needs: those up to the diagonal, if there is one."""
+        chain, found = self.chain, self._tiles(header).astype(np.float64)
+        if chain.diagonal is None:
+            return found
+        rows, keys = self.room.rows(header), header["keys"]
+        for tall, wide in {*zip(rows.tolist(), keys.tolist(), strict=True)}:
+            ends = np.arange(tall, chain.rows + tall, tall) + chain.diagonal
+            found[(rows == tall) & (keys == wide)] = np.minimum(-(-ends // wide), -(-chain.columns // wide)).mean()
+        return found
+
     def terms(self, rows: np.ndarray) -> np.ndarray:
         """Predict the seconds of schedules int32 [B, ROW].
 
         Return float64 [B, 1 + len(TERMS)]: the total, then each term of `TERMS`.
         """
         header, chain, hw = GpuChainSchedule.columns(rows), self.chain, self.hardware
-        steps = self.stream.passes * self._tiles(header)
+        longest_block = -(-min(chain.columns, chain.rows + chain.last_seen) // header["keys"])
+        most, steps = (self.stream.passes * count for count in (longest_block, self._seen(header)))
         blocks = chain.elements * -(-chain.rows // self.room.rows(header))
         resident = np.minimum(self.room.resident(header), -(-blocks // hw.units))
         parts = self._step(header)
@@ -115,6 +127,7 @@ class GpuChainModel:
         rounds, rest = np.divmod(blocks, hw.units * resident)
         last = -(-rest // hw.units)
         cycles = rounds * self._round(steps, busy, wait, resident) + np.where(last > 0, self._round(steps, busy, wait, last), 0)
+        cycles = np.maximum(cycles, self._round(most, busy, wait, np.ones(1)))  # the longest block, if blocks differ
         idle = np.minimum(1.0, resident * header["warps"] / PARTITIONS)
         cycles = cycles / idle + (rounds + (last > 0)) * _BEGIN
         compute, memory = cycles / hw.clock, self._memory(header, blocks)
@@ -187,7 +200,7 @@ class GpuChainModel:
             instructions += _SCORE
             for cell in self.stream.wide(place):
                 if isinstance(cell.made, Access):
-                    instructions += _LOAD * (cell.made.tensor != self.chain.scores)
+                    instructions += _LOAD * self.chain.is_read(cell)
                     continue
                 counts = counts_of(cell.made)  # type: ignore[arg-type]
                 instructions += sum(INSTRUCTIONS[kind] * count for kind, count in counts.items())
@@ -213,7 +226,8 @@ class GpuChainModel:
         """
         one, other = self.chain.products
         read = self.room.rows(header) * self.chain.columns * 4 * self._loads
-        tiles = ITEM * self.chain.columns * (self.stream.passes * one.inner + other.columns)
+        seen = self._seen(header) / self._tiles(header)
+        tiles = ITEM * self.chain.columns * (self.stream.passes * one.inner + other.columns) * seen
         cache = blocks * (tiles + read) / self.hardware.level("l2").bandwidth
         whole = self.chain.graph.compulsory_bytes
         found: np.ndarray = np.maximum(cache, whole / bandwidth_of(whole, self.hardware))
@@ -222,4 +236,4 @@ class GpuChainModel:
     @property
     def _loads(self) -> int:
         cells = [cell for place in range(self.stream.passes) for cell in self.stream.wide(place)]
-        return sum(isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
+        return sum(map(self.chain.is_read, cells))

@@ -16,7 +16,6 @@ from gensor_gym.chains.chain import Chain
 from gensor_gym.chains.gpu.ring import GROUP, MOST_CONSUMERS, MOST_REGISTERS, Ring, registers
 from gensor_gym.chains.gpu.tiles import DEPTH, HEIGHT, ITEM, PAD, WARP, is_deep
 from gensor_gym.chains.room import ceil_to
-from gensor_gym.gir.nest import Access
 from gensor_gym.hardware.occupancy import blocks_per_unit
 from gensor_gym.hardware.types import Hardware
 
@@ -99,7 +98,7 @@ class Room:
         NVRTC loads all of a tile's elements at once if registers are left.
         """
         cells = self.chain.middle.cells if self.chain.middle is not None else ()
-        return sum(cell.wide and isinstance(cell.made, Access) and cell.made.tensor != self.chain.scores for cell in cells)
+        return sum(cell.wide and self.chain.is_read(cell) for cell in cells)
 
     def resident(self, header: Columns) -> np.ndarray:
         """Return the number [B] of blocks that a multiprocessor runs at the same time, at least 1.

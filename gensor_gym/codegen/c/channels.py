@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gensor_gym.codegen.c.group import GROUP
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import pairs
-from gensor_gym.codegen.c.micro.dot import UNSIGNED, interleave_text, sums_lines
+from gensor_gym.codegen.c.micro.dot import interleave_text, sums_lines
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
 from gensor_gym.codegen.c.text import Lines, add, linear
@@ -18,20 +18,31 @@ static inline __attribute__((always_inline)) int32_t word_of(const int8_t *p, lo
     return (int32_t)(a | b << 8 | c << 16 | (rows > 3 ? (uint32_t)(uint8_t)p[3 * stride] << 24 : 0));
 }}
 
-/* A line of pixels: packed[{GROUP} * i + r] = line[r * stride + low + i] and 128 more for i < count; zeros and 128 more where
- * low + i is not in 0..size-1 or r not below rows. */
+/* Pixels i to end - 1 of a line of four channels, `count` at a time; the last ones begin earlier. No pixels of shorter lines. */
+static inline __attribute__((always_inline)) long pack_run(const int8_t *const *channels, long i, long begin, long end,
+                                                           unsigned long count, int8_t *packed) {{
+    if (end - begin < (long)count) return i;
+    for (long at = i; i < end; i += (long)count) {{
+        at = least(i, end - (long)count);
+        interleave(channels[0] + at, channels[1] + at, channels[2] + at, channels[3] + at, count, -128, packed + {GROUP} * at);
+    }}
+    return end;
+}}
+
+/* A line of pixels: packed[{GROUP} * i + r] = line[r * stride + low + i] and 128 more for i < count; the pad value and 128 more
+ * where low + i is not in 0..size-1. Where r is not below rows, filters are zeros, and any number is right. */
 static inline void pack_pixels(const int8_t *line, long stride, long rows, long low, long size, int8_t *packed, long count) {{
     const long begin = least(most(-low, 0), count), end = least(most(size - low, begin), count);
-    for (long i = 0; i < {GROUP} * begin; i++) packed[i] = 0;
-    long i = begin;
-    if (rows >= {GROUP})
-        for (; i + 16 <= end; i += 16) interleave(line + low + i, stride, packed + {GROUP} * i);
-    for (; i < end; i++) {{
-        const int32_t word = word_of(line + low + i, stride, rows);
-        memcpy(packed + {GROUP} * i, &word, sizeof word);
-    }}
-    for (i = {GROUP} * end; i < {GROUP} * count; i++) packed[i] = 0;
-    make_unsigned(packed, {GROUP} * count);
+    const int8_t *const first = line + low, *const second = rows > 1 ? first + stride : first;
+    const int8_t *const third = rows > 2 ? first + 2 * stride : first, *const fourth = rows > 3 ? first + 3 * stride : first;
+    const int8_t *const channels[] = {{first, second, third, fourth}};
+    for (long i = 0; i < {GROUP} * begin; i++) packed[i] = {{pad}};
+    long i = pack_run(channels, begin, begin, end, 16, packed);
+    i = pack_run(channels, i, begin, end, 8, packed);
+    i = pack_run(channels, i, begin, end, 4, packed);
+    for (; i < end; i++)
+        for (long r = 0; r < {GROUP}; r++) packed[{GROUP} * i + r] = channels[r][i] ^ -128;
+    for (i = {GROUP} * end; i < {GROUP} * count; i++) packed[i] = {{pad}};
 }}
 
 /* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
@@ -55,8 +66,7 @@ def helper_text(plan: LoopPlan) -> str:
     """Return the text of C helpers that pack rows of pixels and panels of filters."""
     if not plan.groups_bytes:
         return pairs.INTERLEAVE + pairs.CHANNELS
-    padding = f"packed[i] = {int(plan.op.pad_value)};"  # the operator's pad value instead of zeros
-    return interleave_text() + UNSIGNED + "\n" + _TEXT.replace("packed[i] = 0;", padding)
+    return interleave_text() + _TEXT.replace("{pad}", str(int(plan.op.pad_value) ^ -128))
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:

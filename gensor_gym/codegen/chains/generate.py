@@ -15,7 +15,8 @@ from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.layout.operands import ENDINGS
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
-from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
+from gensor_gym.codegen.chains.diagonal import CausalRows
+from gensor_gym.codegen.chains.product import Ends, Operand, ProductPrinter, fetched
 from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
@@ -133,8 +134,9 @@ def _nest(program: Tasks) -> list[str]:
     (kernel,) = lowered(chain, nest).kernels
     value, texts = program.schedule.value, []
     for rows in sorted(_interleaved(program)):
-        shape = RowShape(rows, value("tile"), value("vector"), streaming=False)
-        texts.append(RowPrinter(nest, kernel, shape, program.room.buffers).function(f"nest_rows{rows}"))
+        given = nest, kernel, RowShape(rows, value("tile"), value("vector"), streaming=False), program.room.buffers
+        printer = RowPrinter(*given) if chain.diagonal is None else CausalRows(*given, chain=chain)
+        texts.append(printer.function(f"nest_rows{rows}"))
     return texts
 
 
@@ -150,6 +152,8 @@ def _interleaved(program: Tasks) -> set[int]:
 
 def _block(program: Tasks, rows: int) -> str:
     chain, room, lines = program.chain, program.room, Lines()
+    causal = chain.diagonal is not None
+    seen = "seen" if causal else ""
     first, second = program.products
     types = first.a.c_type, first.right.c_type, second.right.c_type
     given = (f"const {kind} *const {name}" for kind, name in zip(types, "abv", strict=True))
@@ -157,7 +161,9 @@ def _block(program: Tasks, rows: int) -> str:
     arguments += f", {second.c.c_type} *const out, const long row"
     with lines.block(f"static void block_{rows}({arguments})"):
         lines.add(f"float *const scores = {add('scratch', str(room.scores))};")
-        first.block(lines, rows, "a", "b", "scores")
+        if causal:
+            lines.add(f"const long seen = {_seen(program, rows)};")
+        first.block(lines, rows, "a", "b", "scores", Ends(columns=seen))
         _fetch(lines, program, rows)
         if chain.middle is None:
             lines.add("(void)call, (void)row;")
@@ -170,9 +176,17 @@ def _block(program: Tasks, rows: int) -> str:
             whole = rows // together * together
             for start, end, step in ((0, whole, together), (whole, rows, 1)):
                 if start < end:
-                    lines.add(f"for (long r = {start}; r < {end}; r += {step}) nest_rows{step}(&own, {kept}, row + r);")
-        second.block(lines, rows, "scores", "v", "out")
+                    call = f"nest_rows{step}(&own, {kept}, row + r{', seen' if causal else ''});"
+                    lines.add(f"for (long r = {start}; r < {end}; r += {step}) {call}")
+        second.block(lines, rows, "scores", "v", "out", Ends(inner=seen))
     return str(lines)
+
+
+def _seen(program: Tasks, rows: int) -> str:
+    """Return the C text of the number of columns that a block of `rows` rows computes: whole steps of the nest, or all."""
+    chain, step = program.chain, program.schedule.value("tile") * program.schedule.value("vector")
+    last = f"row % {chain.rows} + {rows + (chain.diagonal or 0) + step - 1}"
+    return f"least({chain.columns}, ({last}) / {step} * {step})"
 
 
 def _fetch(lines: Lines, program: Tasks, rows: int) -> None:

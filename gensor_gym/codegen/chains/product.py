@@ -64,6 +64,14 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """C texts of the numbers of columns and of steps of the sum that a block computes; empty for all of them."""
+
+    columns: str = ""
+    inner: str = ""
+
+
+@dataclass(frozen=True)
 class ProductPrinter:
     """Writer of the C text of a product C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
 
@@ -170,21 +178,24 @@ class ProductPrinter:
             return f"store_masked{ending}_{self.width}({at}, 0, {strip.lanes}, {what});"
         return f"store{ending}_{self.width}({at}, {what});"
 
-    def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
+    def block(self, lines: Lines, rows: int, a: str, b: str, c: str, ends: Ends) -> None:
         """Write the loops over a block's register tiles.
 
         `a`, `b` and `c` are C texts of pointers. The loop over rows is the innermost, to reuse a tile of B.
         """
+        inner = ends.inner or str(self.shape.inner)
         for strip in self.strips():
-            end = strip.start + strip.count * self.wide
+            end = str(strip.start + strip.count * self.wide)
+            end = f"least({end}, {ends.columns})" if ends.columns else end
             loop = f"for (long j = {strip.start}; j < {end}; j += {self.wide})"
-            with lines.block(loop if strip.count > 1 else ""):
+            needed = f"if ({strip.start} < {ends.columns})" if ends.columns and strip.start else ""
+            with lines.block(loop if strip.count > 1 else needed):
                 lines.add(*([] if strip.count > 1 else [f"const long j = {strip.start};"]))
                 if not self.carries:
-                    self._rows(lines, rows, strip, (a, b, c), "0", str(self.shape.inner))
+                    self._rows(lines, rows, strip, (a, b, c), "0", inner)
                     continue
-                with lines.block(f"for (long k = 0; k < {self.shape.inner}; k += {self.depth})"):
-                    lines.add(f"const long steps = least({self.depth}, {self.shape.inner} - k);")
+                with lines.block(f"for (long k = 0; k < {inner}; k += {self.depth})"):
+                    lines.add(f"const long steps = least({self.depth}, {inner} - k);")
                     self._rows(lines, rows, strip, (a, b, c), "k", "steps")
 
     def _rows(self, lines: Lines, rows: int, strip: Strip, names: tuple[str, str, str], k: str, steps: str) -> None:

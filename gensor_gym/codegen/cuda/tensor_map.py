@@ -118,7 +118,7 @@ def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
     Return one element of 128 bytes, which CuPy passes to a kernel by value. TensorMapError if the driver is missing or rejects
     the map.
     """
-    driver = _driver()
+    driver = bindings()
     try:
         status, encoded = driver.cuTensorMapEncodeTiled(*_fields(driver, tensor_map, address))
     except RuntimeError as error:  # the bindings load the library at the first call
@@ -134,7 +134,8 @@ def with_maps(maps: Sequence[TensorMap], arguments: Sequence[Any]) -> tuple[Any,
     return (*(encode(m, arguments[m.argument].data.ptr + m.offset) for m in maps), *arguments)
 
 
-def _driver() -> ModuleType:
+def bindings() -> ModuleType:
+    """Return the module of the CUDA driver's bindings; TensorMapError if it is not installed."""
     try:
         from cuda.bindings import driver
     except ImportError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
@@ -61,6 +62,8 @@ class RowPrinter:
     scratch: dict[str, int]
     """Name of a row buffer -> offset of its first row in the thread's scratch memory, in elements."""
     lines: Lines = field(default_factory=Lines)
+    _given: ClassVar[str] = ""
+    """Declarations of further arguments of the C function."""
 
     def __post_init__(self) -> None:
         names = [cell.name for cell in self.nest.cells]
@@ -77,13 +80,14 @@ class RowPrinter:
     def function(self, name: str) -> str:
         """Return the text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
         item = self.element.c
-        with self.lines.block(f"static void {name}(const struct call *const call, {item} *const scratch, const long row)"):
+        given = f"const struct call *const call, {item} *const scratch, const long row"
+        with self.lines.block(f"static void {name}({given}{self._given})"):
             self.pointers()
             self._scratch_rows()
             self.numbers(self.kernel.before)
             ahead = fetched_ahead(self.nest, self.kernel, self.shape.rows, self.shape.streaming)
             for one, fetched in zip(self.kernel.passes, ahead, strict=True):
-                self.ahead = fetched
+                self.ahead = [each for each in fetched if each.part.access in self.accesses]
                 self._pass(one)
         return str(self.lines)
 
@@ -264,11 +268,19 @@ class RowPrinter:
         wide = step.tile * self.shape.vector
         if step.count == 1 or self.whole:
             for number_of in range(step.count):
-                with self.lines.block(""):
+                with self.lines.block(self._when(step.start + number_of * wide)):
                     self._step(one, step, step.start + number_of * wide, "")
             return
-        with self.lines.block(f"for (long c = {step.start}; c < {step.start + step.count * wide}; c += {wide})"):
+        with self.lines.block(f"for (long c = {step.start}; c < {self._end(step.start + step.count * wide)}; c += {wide})"):
             self._step(one, step, 0, "c")
+
+    def _when(self, start: int) -> str:
+        """Return the C condition under which a step from column `start` on is needed; empty if it always is."""
+        return ""
+
+    def _end(self, end: int) -> str:
+        """Return the C text of the column before which a loop ends; `end` is the end of the row's whole steps."""
+        return str(end)
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gensor_gym.codegen.cuda.dependent import launch_dependent
 from gensor_gym.codegen.cuda.nvrtc import compile_cubin
 from gensor_gym.codegen.cuda.tensor_map import with_maps
 from gensor_gym.codegen.kernel import Kernel
@@ -75,12 +76,13 @@ class CudaKernel:
         out = self.arrays.returned(outputs, given, own)
         return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
-    def within(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: Any) -> Callable[[], None]:
+    def within(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: Any, follows: bool = False) -> Callable[[], None]:
         """Return a function that launches the kernel on dense, aligned CuPy arrays in the caller's workspace, and checks nothing.
 
-        The first `Kernel.cleared_bytes` of the workspace must be zero before the first launch.
+        The first `Kernel.cleared_bytes` of the workspace must be zero before the first launch. With `follows`, the stream's work
+        right before it is a kernel of ours, so a dependent kernel may start while that runs.
         """
-        return partial(self._launch, with_maps(self.kernel.maps, (*inputs, *outputs, workspace)))
+        return partial(self._launch, with_maps(self.kernel.maps, (*inputs, *outputs, workspace)), follows)
 
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arguments of every launch, with a new workspace.
@@ -92,8 +94,12 @@ class CudaKernel:
             workspace.data.memset_async(0, self.kernel.cleared_bytes)
         return with_maps(self.kernel.maps, (*arrays, *outputs, workspace))
 
-    def _launch(self, arguments: tuple[Any, ...]) -> None:
+    def _launch(self, arguments: tuple[Any, ...], follows: bool = False) -> None:
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
+            if follows and self.kernel.dependent:
+                launch_dependent(function, launch, arguments, self._cupy.cuda.get_current_stream().ptr)
+                continue
+            follows = True
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
 
 

@@ -159,7 +159,7 @@ class KernelEnv(TextSpec, gymnasium.Env):
     def _source(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         """Compile, verify and time a source. Return (reward, answer)."""
         if not self.sources:
-            raise ValueError(f"backend {self.episode.final.name} runs no kernels: make the environment with backend='auto'")
+            raise ValueError(f"backend {self.episode.final.name} times no sources: make the environment with backend='auto'")
         graph = self.episode.graph
         kernel = kernel_of(graph.operator, graph.hardware, command.source, command.options)
         self._trials = self._trials or WrittenTrials(graph.hardware)
@@ -169,7 +169,8 @@ class KernelEnv(TextSpec, gymnasium.Env):
         found = self._known[key]
         reward, _ = self.episode.credit(found)
         report = f"\n{found.error}" if found.error else f", {len(found.samples)} samples"
-        return reward, self._evaluated(info, found.seconds, found.status, "source", command.source) + report
+        text = f"source {command.words}\n{command.source}"
+        return reward, self._evaluated(info, found.seconds, found.status, "source", text) + report
 
     def _stop(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         return 0.0, "the episode has ended"

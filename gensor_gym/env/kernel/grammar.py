@@ -28,12 +28,13 @@ _COUNTS = {"workspace": 1, "grid": 3, "block": 3, "shared": 1}
 
 @dataclass(frozen=True)
 class Command:
-    """An action that was understood. `primitives` are numbers of actions of the construction graph."""
+    """An action that was understood. `primitives` are numbers of actions of the construction graph; `words` follow `source`."""
 
     verb: str
     primitives: tuple[int, ...] = ()
     schedule: str = ""
     source: str = ""
+    words: str = ""
     options: Options = Options()
 
 
@@ -46,7 +47,7 @@ def parse(action: object, op: Operator) -> Command:
     if verb not in VERBS:
         raise ValueError(f"no verb {verb[:40]!r}: the first word is one of {', '.join(VERBS)}{near(verb[:40], VERBS)}")
     if verb == "source":
-        return Command(verb, source=_without_fence(rest), options=_options(words))
+        return Command(verb, source=_without_fence(rest), words=words, options=_options(words))
     if rest.strip():
         raise ValueError(f"{verb} takes one line, and {rest.strip()[:40]!r} follows; one action is taken per turn")
     if verb == "schedule":

@@ -22,15 +22,11 @@ MOST_SOURCE = 24_000
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest evaluated program of an episode: `kind` is `schedule` or `source`, `text` what the agent wrote for it."""
+    """The fastest evaluated program of an episode: `kind` is `schedule` or `source`, `text` is the action that gives it."""
 
     kind: str
     text: str
     seconds: float
-
-    def __str__(self) -> str:
-        """Return the program as the action that gives it, and its time."""
-        return f"{in_seconds(self.seconds)}\n{self.text}"
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,8 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
     parts = [warp + '#include "emulator.h"\n#include "emulator_mma.h"\n']
     if any(kernel.maps for kernel in kernels):
         parts.append('#include "emulator_wgmma.h"\n')
+    if any(kernel.dependent for kernel in kernels):
+        parts.append('#include "emulator_grids.h"\n')
     parts += [_include_text(number, kernel) for number, kernel in enumerate(kernels)]
     cases = "".join(f"    case {number}: return run_{number}(argv[3], argv[4]);\n" for number in range(len(kernels)))
     parts.append(
@@ -202,7 +204,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
     if kernel.cleared_bytes:
         lines.append(f"  memset(a[{arrays - 1}], 0, {kernel.cleared_bytes});")
     lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
-    lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
+    lines += _launches(number, kernel)
     if kernel.cleared_bytes:
         lines.append(f"  emulator::check_cleared(static_cast<unsigned char *>(a[{arrays - 1}]), {kernel.cleared_bytes});")
     lines.append('  file = fopen(target, "wb");')
@@ -220,6 +222,18 @@ def _map_text(made: TensorMap) -> str:
     rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"
     rest += f", {int(made.dtype == 'tf32')}"
     return f"TensorMap{{{data}, {{{strides}}}, {{{shape}}}, {{{box}}}, {rest}}}"
+
+
+def _launches(number: int, kernel: Kernel) -> list[str]:
+    """Return the C++ lines that launch a kernel's entries. Inputs of a dependent kernel arrive when it waits."""
+    op, lines = kernel.operator, list[str]()
+    if kernel.dependent:
+        sizes = [*(tensor.nbytes for tensor in (*op.inputs, *op.outputs)), kernel.workspace_bytes]
+        lines += [f"  emulator::withhold(a[{i}], {size}, {str(i < len(op.inputs)).lower()});" for i, size in enumerate(sizes)]
+    for launch in kernel.launches:
+        lines.append(f"  {_launch_text(number, launch)}")
+        lines += [f"  emulator::check_waits({math.prod(launch.grid) * math.prod(launch.block)});"] if kernel.dependent else []
+    return lines
 
 
 def _launch_text(number: int, launch: Launch) -> str:

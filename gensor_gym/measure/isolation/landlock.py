@@ -18,8 +18,8 @@ _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """Numbers of Landlock's three system calls, equal on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
-_REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Bits of the rights to remove and to make files and folders."""
+_REMOVE, _MAKE, _MOVE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8, 1 << 13
+"""Bits of the rights to remove and to make files and folders, and to move a file to another folder."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """Version of Landlock -> bits of the rights on files that it can restrict. A version that is missing here has the rights of the
@@ -43,8 +43,9 @@ def restrict(readable: Iterable[str], writable: Iterable[str], executes: bool = 
     """Let this thread and its later threads use files only beneath these paths. Return False if Landlock is unavailable.
 
     Files beneath `readable` can be read, files beneath `writable` also written. A path is ignored if it does not exist or this
-    process may not open it. Files beneath `readable` can be executed (`execve`) only if `executes` is set, other files never. No
-    TCP port can be opened if Landlock's version supports that. This cannot be undone.
+    process may not open it. With `executes`, for compilers, files beneath `readable` can be executed (`execve`) and files move
+    between folders; otherwise neither is possible. No TCP port can be opened if Landlock's version supports that. This cannot be
+    undone.
     """
     known = version()
     if not known:
@@ -58,7 +59,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], executes: bool = 
         for path in readable:
             _allow(ruleset, path, (read | _EXECUTE * executes) & rights)
         for path in writable:
-            _allow(ruleset, path, (read | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE) & rights)
+            _allow(ruleset, path, (read | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE | _MOVE * executes) & rights)
         return no_new_privileges() and _libc.syscall(_RESTRICT, ruleset, 0) == 0
     finally:
         os.close(ruleset)

@@ -78,13 +78,15 @@ def _run(compiler: Compiler, line: list[str], folder: Path) -> None:
     found = shutil.which(line[0]) or line[0]
     own = [str(Path(path).parent.parent) for path in (found, os.path.realpath(found))]
     paths = [*readable(), *beneath_home(own, home_folder() or Path("/"))]
-    given = {"command": line, "readable": paths, "writable": [*WRITTEN, str(folder)], "memory": MEMORY, "seconds": SECONDS}
+    kept = private_dir("zig") if compiler.name == "zig" else folder  # without a cache it compiles its libraries for 17 s
+    writable = [*WRITTEN, str(folder), str(kept)]
+    given = {"command": line, "readable": paths, "writable": writable, "memory": MEMORY, "seconds": SECONDS}
     rules.write_text(json.dumps(given), encoding="utf-8")
-    places = ("HOME", "TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
-    variables = passed_on(os.environ) | dict.fromkeys(places, str(folder))
+    variables = passed_on(os.environ) | {"HOME": str(folder), "TMPDIR": str(folder), "ZIG_GLOBAL_CACHE_DIR": str(kept)}
+    variables |= {"ZIG_LOCAL_CACHE_DIR": str(folder), "LC_ALL": "C"}
     process = subprocess.Popen(
         launched(str(rules)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        errors="replace", cwd=folder, env=variables | {"LC_ALL": "C"}, start_new_session=True,
+        errors="replace", cwd=folder, env=variables, start_new_session=True,
     )  # fmt: skip
     try:
         _, said = process.communicate(timeout=SECONDS)

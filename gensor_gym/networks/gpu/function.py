@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.codegen.cuda.dependent import dependent
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime import cuda
 from gensor_gym.codegen.runtime.cuda_arrays import DeviceArrays, is_readable
@@ -29,6 +30,7 @@ class GpuNetwork:
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], mode: str = "whole") -> None:
         """Lay out the memory; no GPU is needed. `mode` is one of `networks.arena.MODES`."""
         self.tasks = Tasks(plan, kernels, mode)
+        self._made_of = plan, kernels, mode
         self.layout = self.tasks.layout
         self.constants: dict[str, np.ndarray] = {}
         """Empty: this object keeps no constants, and the network's arrays are used."""
@@ -46,6 +48,14 @@ class GpuNetwork:
             called.check_ids(inputs)
         with self._lock:
             return self._load()(inputs, out)
+
+    def dependent(self) -> GpuNetwork:
+        """Return the network with kernels that are launched while earlier ones run, and that wait for these.
+
+        No GPU has run it, so it is not the default. ValueError for machines before sm_90 (`codegen.cuda.dependent`).
+        """
+        plan, kernels, mode = self._made_of
+        return GpuNetwork(plan, list(map(dependent, kernels)), mode)
 
     def loaded(self) -> LoadedNetwork:
         """Return the network on the current GPU. The first call of this method or of the network loads it."""
@@ -74,7 +84,10 @@ class LoadedNetwork:
         ]
         blocks = cupy.zeros(tasks.layout.workspace_bytes, np.uint8), cupy.asarray(tasks.fixed())
         self.memory = Memory(own[0], own[1], *blocks)
-        self._calls = [self._bound(task) for task in tasks.listed]
+        self._calls, follows = list[Callable[[], None]](), False
+        for task in tasks.listed:
+            call, follows = self._bound(task, follows)
+            self._calls.append(call)
         self._done = cupy.cuda.Event()
         self._stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.Device().synchronize()  # the copies above ran on another stream
@@ -101,10 +114,11 @@ class LoadedNetwork:
         for call in self._calls:
             call()
 
-    def _bound(self, task: Task) -> Callable[[], None]:
-        """Return a function that enqueues a kernel with its arrays in the network's memory.
+    def _bound(self, task: Task, follows: bool) -> tuple[Callable[[], None], bool]:
+        """Return a function that enqueues a kernel with its arrays in the network's memory, and whether no copy comes after it.
 
-        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs.
+        Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs. `follows`
+        says whether a kernel comes right before.
         """
         inputs, outputs, workspace = task.arrays(self.memory)
         before, after = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
@@ -113,14 +127,14 @@ class LoadedNetwork:
                 if not is_readable(array):
                     arrays[place] = self._cupy.empty(array.shape, array.dtype)
                     copies.append((arrays[place], array) if copies is before else (array, arrays[place]))
-        launch = cuda.load(task.kernel).within(inputs, outputs, workspace)
+        launch = cuda.load(task.kernel).within(inputs, outputs, workspace, follows and not before)
 
         def call() -> None:
             _copy(before)
             launch()
             _copy(after)
 
-        return call
+        return call, not after
 
     def __call__(self, inputs: Sequence[Any], out: Any) -> Any:
         """Enqueue the network; see `GpuNetwork.__call__`."""

@@ -30,7 +30,7 @@ KERNEL = Kernel(OP, "cuda", "sm_90a", "none", (Launch("entry", block=(64, 1, 1))
 def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
     """The bindings' module replaced, with enumerations as of either kind of release."""
     made = Driver(request.param)
-    monkeypatch.setattr(tensor_map, "_driver", lambda: made)
+    monkeypatch.setattr(tensor_map, "bindings", lambda: made)
     return made
 
 

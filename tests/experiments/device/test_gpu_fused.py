@@ -156,6 +156,7 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "cupy", networks_cupy.module())
     monkeypatch.setattr(cuda, "_LOADED", {})
     monkeypatch.setattr(cuda, "_load_module", networks_cupy.loader(programs))
+    monkeypatch.setattr(cuda, "launch_dependent", networks_cupy.launch_dependent)
     monkeypatch.setattr(networks, "compile_together", lambda kernels: None)
     monkeypatch.setattr(networks, "_timer", lambda call: lambda calls: 2.0 * calls * len([call()]))
     monkeypatch.setattr(networks, "WARM", 0.0)
@@ -169,8 +170,10 @@ def test_networks_are_compared_and_a_failure_is_a_row(drawn: Path, tmp_path: Pat
     context = Context(str(tmp_path), str(tmp_path), "one", 600.0, "h100", 0)
     said = networks.run(context)
     rows = {row["key"]: row for row in read_rows(tmp_path / networks.FILE)}
-    assert list(rows) == ["broken", "small", "broken compiled", "small compiled"]
-    assert "no schedule" in rows["broken"]["error"] and set(said["failed"]) == {"broken", "broken compiled"}  # type: ignore[call-overload]
+    stages = "", " compiled", " dependent"
+    assert list(rows) == [f"{name}{stage}" for stage in stages for name in ("broken", "small")]
+    assert "no schedule" in rows["broken"]["error"] and set(said["failed"]) == {f"broken{stage}" for stage in stages}  # type: ignore[call-overload]
+    assert rows["small dependent"]["distance"] == 0.0
     row = rows["small"]
     assert row["kernels"] == 3 and row["launches"] >= row["kernels"] and row["model_s"] > 0
     assert 0 < row["errors"][networks.OURS] < 1e-5 and row["errors"][networks.FLOAT32] < 1e-5
@@ -180,7 +183,8 @@ def test_networks_are_compared_and_a_failure_is_a_row(drawn: Path, tmp_path: Pat
     ours = np.median(row["samples"][networks.OURS])  # a launch of a graph takes a second here, however many calls it has
     assert 0 < ours <= 1.0
     others = (networks.FLOAT32, networks.DEFAULT, networks.COMPILED)
-    assert said["over_ours"]["small"] == pytest.approx(dict.fromkeys(others, 2.0 / ours))  # type: ignore[index]
+    over = dict(said["over_ours"]["small"])  # type: ignore[index]
+    assert over.pop(networks.DEPENDENT) > 0 and over == pytest.approx(dict.fromkeys(others, 2.0 / ours))
     assert said["wrong"] == []
     assert networks.run(context) == said, "rows that are there are not made again"
 

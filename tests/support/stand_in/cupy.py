@@ -85,4 +85,4 @@ fake_cupy.Stream.current = fake_cupy.Stream()
 fake_cupy.module.__spec__ = __spec__
 fake_cupy.module.RawModule = opened
 sys.modules["cupy"] = fake_cupy.module
-tensor_map._driver = Driver
+tensor_map.bindings = Driver

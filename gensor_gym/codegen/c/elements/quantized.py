@@ -18,8 +18,8 @@ HELPERS = {
     "quantized": """/* x rounded to nearest, ties to even, plus a whole zero point; what is beyond -128 .. 127 is clipped. */
 static inline vec{w} quantized_{w}(real{w} x, real{w} zero) {
     x = real_min_{w}(real_max_{w}(x, -128.0f - zero), 127.0f - zero);
-    return (vec{w})(x + 12582912.0f) - 0x4b400000 + __builtin_convertvector(zero, vec{w}); /* 1.5 * 2^23, and its bits */
-}
+{nearest}    return (vec{w})(x + 12582912.0f) - 0x4b400000 + __builtin_convertvector(zero, vec{w}); /* 1.5 * 2^23, and its bits */
+{nearest_end}}
 """,
     "narrowed": """/* Of whole numbers from -128 to 127. */
 static inline octets{w} narrowed_{w}(vec{w} x) {
@@ -47,37 +47,6 @@ static inline void scatter_narrow_{w}(int8_t *p, long stride, long count, vec{w}
     for (long lane = 0; lane < count; lane++) p[lane * stride] = all[lane];
 }
 """,
-    "gather_words": """/* The `count` bytes at p + lane * stride in every lane, then zeros; `count` is a constant. */
-static inline __attribute__((always_inline)) vec{w} gather_words_{w}(const int8_t *p, long stride, unsigned long count) {
-    vec{w} x = {0};
-    for (int lane = 0; lane < {w}; lane++) {
-        int32_t word = 0;
-        memcpy(&word, p + lane * stride, count);
-        x[lane] = word;
-    }
-    return x;
-}
-""",
-    "byte_of": """/* Byte number i of every lane, signed. */
-static inline vec{w} byte_of_{w}(vec{w} x, int i) {
-    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    return (vec{w})((bits)x << (24 - 8 * i)) >> 24;
-}
-""",
-    "byte_at": """/* The low byte of every lane as byte number i. */
-static inline vec{w} byte_at_{w}(vec{w} x, int i) {
-    typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    return (vec{w})(((bits)x & 255) << 8 * i);
-}
-""",
-    "scatter_words": """/* The first `count` bytes of every lane to p + lane * stride; `count` is a constant. */
-static inline __attribute__((always_inline)) void scatter_words_{w}(int8_t *p, long stride, unsigned long count, vec{w} x) {
-    for (int lane = 0; lane < {w}; lane++) {
-        const int32_t word = x[lane];
-        memcpy(p + lane * stride, &word, count);
-    }
-}
-""",
 }
 """Helper -> template of its C text, as in `c/micro/vectors.py`. Numbers to store as int8 must be integers that fit."""
 TYPE = "typedef int8_t octets{w} __attribute__((vector_size({w}), aligned(1), may_alias));\n"
@@ -95,6 +64,62 @@ SCALARS = {
 }
 """,
 }
+
+
+_NEAREST = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE2__", "_mm")}
+"""Lanes -> (macro, prefix) of the instruction that rounds floats to the nearest integers, ties to even."""
+
+_WORDS = {16: ("__AVX512F__", "int64_t"), 8: ("__AVX2__", "int64_t"), 4: ("__SSE4_1__", "int32_t")}
+"""Lanes -> (macro of the instruction that widens as many bytes of 128 bits, C type of up to 8 of these bytes)."""
+
+
+
+
+def intrinsics(width: int) -> dict[str, object]:
+    """Return placeholders in the template of `quantized` -> C text with x86 intrinsics around the plain alternative."""
+    if width not in _NEAREST:
+        return {"nearest": "", "nearest_end": ""}
+    macro, prefix = _NEAREST[width]
+    rounded = f"(vec{width}){prefix}_cvtps_epi32((__m{32 * width})x)"
+    text = f"#ifdef {macro}\n    return {rounded} + __builtin_convertvector(zero, vec{width});\n#else\n"
+    return {"nearest": text, "nearest_end": "#endif\n"}
+
+
+def widened(width: int) -> tuple[str, str]:
+    """Return C texts before and after the plain alternative, which load int8 elements by an instruction of x86.
+
+    gcc 12 often converts the vector extension's bytes one by one: max pooling took four times as long.
+    """
+    if width not in _WORDS:
+        return "", ""
+    macro, word = _WORDS[width]
+    part = f"{word} word;\n    memcpy(&word, p, sizeof word);\n    const words all = {{word}};"
+    part = part if width < 16 else "words all;\n    memcpy(&all, p, sizeof all);"
+    text = f"""#ifdef {macro}
+    typedef {word} words __attribute__((vector_size(16)));
+    typedef int32_t ints __attribute__((vector_size({4 * width})));
+    {part}
+    return __builtin_convertvector((ints){_NEAREST[width][1]}_cvtepi8_epi32((__m128i)all), vec{width});
+#else
+"""
+    return text, "#endif\n"
+
+
+def masked_load(width: int) -> dict[str, object]:
+    """Return placeholders in the template of `load_masked` -> C text with masks of AVX-512 around the plain alternative."""
+    if width not in _NEAREST:
+        return {}
+    prefix, integer = _NEAREST[width][1], f"__m{32 * width}i"
+    lanes = ", ".join(map(str, range(width)))
+    text = f"""#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    const {integer} at = {prefix}_add_epi32({prefix}_setr_epi32({lanes}), {prefix}_set1_epi32((int)index));
+    const __mmask16 keep = {prefix}_cmplt_epu32_mask(at, {prefix}_set1_epi32((int)size));
+    typedef int32_t ints __attribute__((vector_size({4 * width})));
+    const ints all = (ints){prefix}_cvtepi8_epi32(_mm_mask_loadu_epi8(_mm_set1_epi8(fill), keep, p));
+    return __builtin_convertvector(all, vec{width});
+#else
+"""
+    return {"masked_load": text, "end": "#endif\n"}
 
 
 def finished(plan: LoopPlan, name: str) -> str:

@@ -27,16 +27,29 @@ static inline int32_t word_part(const int8_t *p, unsigned long count) {
 
 INTERLEAVE = """typedef int8_t bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 
-/* packed[4 * i + row] = source[row * stride + i] for row < 4 and i < 16. */
-static inline void interleave(const int8_t *source, long stride, int8_t *packed) {
-    const bytes16 a = *(const bytes16 *)source, b = *(const bytes16 *)(source + stride);
-    const bytes16 c = *(const bytes16 *)(source + 2 * stride), d = *(const bytes16 *)(source + 3 * stride);
-    const bytes16 ab_low = __builtin_shufflevector(a, b, {byte_low});
-    const bytes16 ab_high = __builtin_shufflevector(a, b, {byte_high});
-    const bytes16 cd_low = __builtin_shufflevector(c, d, {byte_low});
-    const bytes16 cd_high = __builtin_shufflevector(c, d, {byte_high});
+/* The first `count` bytes, 4, 8 or 16. */
+static inline __attribute__((always_inline)) bytes16 bytes_of(const int8_t *p, unsigned long count) {
+    typedef int64_t longs __attribute__((vector_size(16)));
+    int64_t eight = 0;
+    int32_t four = 0;
+    if (count == 16) return *(const bytes16 *)p;
+    if (count == 8) memcpy(&eight, p, 8);
+    else memcpy(&four, p, 4);
+    const longs all = {count == 8 ? eight : four, 0};
+    return (bytes16)all;
+}
+
+/* packed[4 * i] to packed[4 * i + 3] are a[i] to d[i], with the bits of `flip` turned over, for i < count: 4, 8 or 16. */
+static inline __attribute__((always_inline)) void interleave(const int8_t *a, const int8_t *b, const int8_t *c, const int8_t *d,
+                                                             unsigned long count, int8_t flip, int8_t *packed) {
+    const bytes16 x[] = {bytes_of(a, count), bytes_of(b, count), bytes_of(c, count), bytes_of(d, count)};
+    const bytes16 ab_low = __builtin_shufflevector(x[0], x[1], {byte_low}) ^ flip;
+    const bytes16 cd_low = __builtin_shufflevector(x[2], x[3], {byte_low}) ^ flip;
     *(bytes16 *)packed = __builtin_shufflevector(ab_low, cd_low, {pair_low});
-    *(bytes16 *)(packed + 16) = __builtin_shufflevector(ab_low, cd_low, {pair_high});
+    if (count > 4) *(bytes16 *)(packed + 16) = __builtin_shufflevector(ab_low, cd_low, {pair_high});
+    if (count <= 8) return;
+    const bytes16 ab_high = __builtin_shufflevector(x[0], x[1], {byte_high}) ^ flip;
+    const bytes16 cd_high = __builtin_shufflevector(x[2], x[3], {byte_high}) ^ flip;
     *(bytes16 *)(packed + 32) = __builtin_shufflevector(ab_high, cd_high, {pair_low});
     *(bytes16 *)(packed + 48) = __builtin_shufflevector(ab_high, cd_high, {pair_high});
 }
@@ -49,7 +62,10 @@ static inline __attribute__((always_inline)) void pack_groups(const int8_t *sour
     for (long row = 0; row < rows; row += {GROUP}, source += {GROUP} * stride, packed += {GROUP} * width) {{
         long i = 0;
         if (row + {GROUP} <= rows)
-            for (; i + 16 <= columns; i += 16) interleave(source + i, stride, packed + {GROUP} * i);
+            for (; i + 16 <= columns; i += 16) {{
+                const int8_t *const p = source + i;
+                interleave(p, p + stride, p + 2 * stride, p + 3 * stride, 16, 0, packed + {GROUP} * i);
+            }}
         for (; i < width; i++)
             for (long r = 0; r < {GROUP}; r++)
                 packed[{GROUP} * i + r] = i < columns && row + r < rows ? source[r * stride + i] : 0;

@@ -71,15 +71,23 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
     operands = [operand for operand in plan.stages if operand is not None]
     for operand in operands:
         lines.add(*reader.prologue(operand))
-    for group in (groups := c_quads.quads(reader)):
+    if runs := c_quads.runs(reader):
         for c, chunk in enumerate(plan.chunks):
-            loads, words = c_quads.words(reader, group, c, chunk)
-            lines.add(*loads)
-            for number, r in enumerate(group):
-                known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
-                lines.add(*_finished(reader, r, c, chunk, known))
-    for r, c, chunk in () if groups else results(plan):
+            for run in runs:
+                _stored_run(lines, reader, run, c, chunk)
+        return
+    for r, c, chunk in results(plan):
         lines.add(*_finished(reader, r, c, chunk, {}))
+
+
+def _stored_run(lines: Lines, reader: Reader, run: list[int], c: int, chunk: Chunk) -> None:
+    """Write the epilogue and the stores of a run of pixels in one vector, so that its registers are free for the next run."""
+    loads, words = c_quads.words(reader, run, c, chunk)
+    lines.add(*loads)
+    for number, r in enumerate(run):
+        known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
+        lines.add(*_finished(reader, r, c, chunk, known))
+    lines.add(*c_quads.store(reader, run, c, chunk))
 
 
 def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
@@ -126,8 +134,7 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of a register tile's results, without those outside the output."""
     plan = reader.plan
-    if groups := c_quads.quads(reader):
-        lines.add(*c_quads.store(reader, groups))
+    if c_quads.runs(reader):  # stored with the epilogue
         return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)
@@ -202,7 +209,7 @@ def _scatter(lines: Lines, reader: Reader) -> None:
 
 
 def _run(reader: Reader) -> int:
-    """Number of float32 results, of rows one after another, that are neighbours in memory; 0 if they are stored otherwise."""
+    """Return the number of float32 results of successive rows that are adjacent in memory; 0 if they are stored otherwise."""
     plan, last = reader.plan, reader.plan.op.spatial[-1]
     plain = plan.output.dtype == "float32" and plan.accumulator == "float" and plan.output.strides[last] == 1
     if not plain or last == plan.vector or any(reader.sticks_out(a) for a in plan.op.spatial):

@@ -112,6 +112,16 @@ static inline vec{w} where_{w}(vec{w} condition, vec{w} a, vec{w} b) {
 }
 """
 
+_TRIANGLE = """/* `below` in the first `count` lanes, `above` in the others. */
+static inline vec{w} triangle_{w}(long count, float below, float above) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    bits lanes;
+    for (int lane = 0; lane < {w}; lane++) lanes[lane] = lane;
+    const bits seen = (bits)(lanes < (bits){0} + (int32_t)count);
+    return (vec{w})((seen & (bits)splat_{w}(below)) | (~seen & (bits)splat_{w}(above)));
+}
+"""
+
 _BITS_AND = """/* Of whole numbers, in two's complement. */
 static inline vec{w} bits_and_{w}(vec{w} a, vec{w} b) {
     typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
@@ -190,6 +200,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "less": _compared("less", "<"),
     "at_most": _compared("at_most", "<="),
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
+    "triangle": (
+        _TRIANGLE,
+        "static inline float triangle_1(long count, float below, float above) { return count > 0 ? below : above; }\n",
+    ),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
     "log1p": (_LOG1P, "static inline float log1p_1(float x) { return log1pf(x); }\n"),
     "erfc": _by_lane("erfc", "erfcf({})"),
@@ -200,4 +214,4 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
     ),
 }
-"""Name -> (vector template, scalar template); `{w}` is the number of lanes, `{bytes}` the vector's size in bytes."""
+"""Name of a function -> (vector, scalar template); `{w}` is the number of lanes, `{bytes}` the vector's size in bytes."""

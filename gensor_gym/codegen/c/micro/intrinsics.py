@@ -15,6 +15,7 @@ _NAME = re.compile(r"\b(_mm512|_mm256|_mm)_(\w+)\(")
 _PLAIN = {
     "set1_ps": "(x)|((x) - ({f}){0})",
     "set1_epi32": "(x)|((x) - ({i}){0})",
+    "set1_epi8": "(x)|(({i})((char)(x) - ({c}){0}))",
     "setr_epi32": "(...)|(({i}){__VA_ARGS__})",
     "add_epi32": "(a, b)|((a) + (b))",
     "and_si{bits}": "(a, b)|((a) & (b))",
@@ -52,10 +53,18 @@ _NARROW = {
         "__AVX512BW__", "loaddquhi{bits}_mask", "(other, keep, p)|(({i}){call}((const short *)(p), ({h})(other), keep))",
     ),
     "mask_storeu_epi16": ("__AVX512BW__", "storedquhi{bits}_mask", "(p, keep, x)|{call}((short *)(p), ({h})(x), keep)"),
+    "mask_loadu_epi8": (
+        "__AVX512BW__", "loaddquqi{bits}_mask", "(other, keep, p)|(({i}){call}((const char *)(p), ({c})(other), keep))",
+    ),
+    "cvtepi8_epi32": ("{avx2}", "pmovsxbd{bits}", "(x)|(({i}){call}((gg_char_4)(x)))"),
     "cvtph_ps": ("__F16C__", "vcvtph2ps{n}", "(x)|{call}((gg_short_4)(x))"),
     "cvtps_ph": ("__F16C__", "vcvtps2ph{n}", "(x, how)|{call}(x, how)"),
     "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v{w}sf", "(x)|{call}(x)"),
     "dpbf16_ps": ("__AVX512BF16__", "dpbf16ps_v{w}sf", "(sum, a, b)|{call}(sum, a, b)"),
+    "cvtps_epi32": ("{sse2}", "cvtps2dq{n}", "(x)|(({i}){call}(x))"),
+    "packs_epi32": ("{sse2}", "packssdw{bits}", "(a, b)|(({i}){call}(a, b))"),
+    "packs_epi16": ("{sse2}", "packsswb{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
+    "shuffle_epi8": ("{avx2}", "pshufb{bits}", "(a, b)|(({i}){call}(({c})(a), ({c})(b)))"),
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
 }  # fmt: skip
@@ -69,6 +78,11 @@ _LARGEST = {
     "cvtneps_pbh": ("__AVX512BF16__", "cvtneps2bf16_v16sf", "(x)|{call}(x)"),
     "dpbf16_ps": ("__AVX512BF16__", "dpbf16ps_v16sf", "(sum, a, b)|{call}(sum, a, b)"),
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
+    "cvtepi8_epi32": ("__AVX512F__", "pmovsxbd512_mask", "(x)|(({i}){call}((gg_char_4)(x), ({i}){0}, -1))"),
+    "cvtps_epi32": ("__AVX512F__", "cvtps2dq512_mask", "(x)|(({i}){call}(x, ({i}){0}, -1, 4))"),
+    "packs_epi32": ("__AVX512BW__", "packssdw512_mask", "(a, b)|(({i}){call}(a, b, ({h}){0}, -1))"),
+    "packs_epi16": ("__AVX512BW__", "packsswb512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({c}){0}, -1))"),
+    "shuffle_epi8": ("__AVX512BW__", "pshufb512_mask", "(a, b)|(({i}){call}(({c})(a), ({c})(b), ({c}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
 """Intrinsic of 512 bits -> (macro of the instruction set, built-in function, `parameters|expansion`)."""
@@ -113,7 +127,9 @@ def intrinsics(text: str) -> str:
     definitions = [item for item in found if item is not None]
     used = [_WIDTHS[prefix] for prefix, _ in names]
     defined = "".join(text for text, _ in definitions)
-    used += [width for width in _WIDTHS.values() if f"__m{32 * width}i)" in text or f"gg_short_{width})" in defined]
+    shown = text + defined
+    kinds = {w: (f"__m{32 * w}i)", f"gg_short_{w})", f"gg_char_{w})") for w in _WIDTHS.values()}
+    used += [w for w, names in kinds.items() if any(name in shown for name in names)]
     types = [_TYPES.format(**_replacements(prefix)) for prefix, width in _WIDTHS.items() if width in used]
     types += [_BFLOATS.format(bits=32 * width, bytes=4 * width) for width in _WIDTHS.values() if f"__m{32 * width}bh" in text]
     conditions = sorted({condition for _, condition in definitions if condition})

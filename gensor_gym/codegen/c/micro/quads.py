@@ -1,4 +1,4 @@
-"""Stores of int8 results whose lanes are channels: four neighbours in a row of pixels are stored as one 32-bit word per channel.
+"""Stores of int8 results whose lanes are channels: pixels in a row are stored, and residuals read, as words of four bytes.
 
 Stored and read byte by byte, a 1x1 convolution to 256 channels with a residual takes 2.2 times as long (ResNet-50, Zen 4).
 """
@@ -6,6 +6,7 @@ Stored and read byte by byte, a 1x1 convolution to 256 channels with a residual 
 from __future__ import annotations
 
 from gensor_gym.codegen.c.elements.quantized import finished
+from gensor_gym.codegen.c.elements.words import COUNTS
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import Reader
 from gensor_gym.codegen.c.plan import Chunk
@@ -13,63 +14,81 @@ from gensor_gym.codegen.c.text import add
 
 WORD = 4
 """Bytes of a word."""
+_RUN = 16
+"""Bytes of a run: of the widest words that one channel's pixels fill."""
 
 
-def quads(reader: Reader) -> list[list[int]]:
-    """Group those rows of the register tile that are adjacent pixels in memory, up to four.
+def runs(reader: Reader) -> list[list[int]]:
+    """Group those rows of the register tile that are adjacent pixels in memory, up to sixteen.
 
-    Return the row numbers of each group; the result is empty if results are not stored in words of four bytes.
+    Return the row numbers of each run, which has one, two or four words; the last word may be shorter. The result is empty if
+    results are not stored in words of four bytes.
     """
     plan = reader.plan
     output, spatial = plan.output, plan.op.spatial
     if output.dtype != "int8" or plan.vector_is_reduced or output.lane_stride == 1 or plan.splits > 1 or plan.shift is not None:
         return []
     axis = next((a for a in spatial if a != plan.vector and output.strides[a] == 1 and plan.tiles[0][a] > 1), None)
-    if axis is None or any(reader.sticks_out(a) for a in spatial) or any(chunk.width == 1 for chunk in plan.chunks):
+    is_guarded = any(reader.sticks_out(a) for a in spatial)
+    if axis is None or is_guarded or not plan.op.epilogue or any(chunk.width < WORD for chunk in plan.chunks):
         return []
-    found: dict[tuple[int, ...], list[int]] = {}
+    lines: dict[tuple[int, ...], list[int]] = {}
     for number, row in enumerate(plan.rows):
-        found.setdefault((*row[:axis], row[axis] // WORD, *row[axis + 1 :]), []).append(number)
-    return list(found.values())
+        lines.setdefault((*row[:axis], *row[axis + 1 :]), []).append(number)
+    return [run for line in lines.values() for run in _split(line)]
 
 
-def words(reader: Reader, group: list[int], c: int, chunk: Chunk) -> tuple[list[str], dict[str, str]]:
-    """Write loads of the int8 residuals of a group of rows, as words.
+def _split(line: list[int]) -> list[list[int]]:
+    """Split a line of pixels into runs of one, two or four words."""
+    found = []
+    while line:
+        size = next((count * WORD for count in sorted(COUNTS, reverse=True) if len(line) > (count - 1) * WORD), _RUN)
+        found.append(line[:size])
+        line = line[size:]
+    return found
 
-    Return (C statements, residual's name -> its variable). `group` are the row numbers; `c` is the index of the vector `chunk`.
+
+def words(reader: Reader, run: list[int], c: int, chunk: Chunk) -> tuple[list[str], dict[str, str]]:
+    """Return C statements that load the int8 residuals of a run of rows as words.
+
+    The result is (statements, residual's name -> its variable, an array of vectors). `run` are the row numbers; `c` is the index
+    of the vector `chunk`.
     """
     lines, names = [], {}
     for operand in reader.plan.stages:
         if operand is not None and operand.dtype == "int8":
-            names[operand.name] = name = f"{operand.name}_{group[0]}_{c}"
-            place = _place(reader, operand, group, chunk)
-            lines.append(f"const vec{chunk.width} {name} = gather_words_{chunk.width}({place});")
+            names[operand.name] = name = f"{operand.name}_{run[0]}_{c}"
+            lines.append(f"vec{chunk.width} {name}[{_count(run)}];")
+            lines.append(f"gather_{COUNTS[_count(run)]}words_{chunk.width}({_place(reader, operand, run, chunk)}, {name});")
     return lines, names
 
 
 def element(name: str, chunk: Chunk, number: int) -> str:
-    """Return the C text of one row's elements, taken from the variable `name` with the words of a group of rows.
+    """Return the C text of one row's elements, taken from the array `name` with the words of a run of rows.
 
-    `number` is the row's position in the group.
+    `number` is the row's position in the run.
     """
-    return f"byte_of_{chunk.width}({name}, {number})"
+    return f"byte_of_{chunk.width}({name}[{number // WORD}], {number % WORD})"
 
 
-def store(reader: Reader, groups: list[list[int]]) -> list[str]:
-    """Return C statements that store the finished int8 results as 32-bit words.
-
-    `groups` are the row numbers of each word (`quads`).
-    """
-    lines = []
-    for group in groups:
-        for c, chunk in enumerate(reader.plan.chunks):
-            parts = [f"byte_at_{chunk.width}({finished(reader.plan, f'sum_{r}_{c}')}, {i})" for i, r in enumerate(group)]
-            place = _place(reader, reader.plan.output, group, chunk)
-            lines.append(f"scatter_words_{chunk.width}({place}, {' | '.join(parts)});")
-    return lines
+def store(reader: Reader, run: list[int], c: int, chunk: Chunk) -> list[str]:
+    """Return C statements that store the finished int8 results of a run of rows (`runs`) in one vector `chunk`."""
+    width, name = chunk.width, f"words_{run[0]}_{c}"
+    texts = [finished(reader.plan, f"sum_{r}_{c}") for r in run]
+    texts += [f"(vec{width}){{0}}"] * (-len(run) % WORD)
+    packed = [f"words_of_{width}({', '.join(texts[i : i + WORD])})" for i in range(0, len(texts), WORD)]
+    return [
+        f"const vec{width} {name}[] = {{{', '.join(packed)}}};",
+        f"scatter_{COUNTS[_count(run)]}words_{width}({_place(reader, reader.plan.output, run, chunk)}, {name});",
+    ]
 
 
-def _place(reader: Reader, operand: Operand, group: list[int], chunk: Chunk) -> str:
-    """Return the C texts of three arguments: address of a group's words, distance between channels, number of bytes."""
-    address = add(operand.name, reader.index(operand, reader.plan.rows[group[0]], chunk))
-    return f"{address}, {operand.lane_stride}, {len(group)}"
+def _count(run: list[int]) -> int:
+    """Return the number of words of a run."""
+    return -(-len(run) // WORD)
+
+
+def _place(reader: Reader, operand: Operand, run: list[int], chunk: Chunk) -> str:
+    """Return the C texts of three arguments: address of a run's words, distance between channels, number of bytes."""
+    address = add(operand.name, reader.index(operand, reader.plan.rows[run[0]], chunk))
+    return f"{address}, {operand.lane_stride}, {len(run)}"

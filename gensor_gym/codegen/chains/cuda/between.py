@@ -21,6 +21,7 @@ from gensor_gym.codegen.gir.cuda.where import Pointers
 from gensor_gym.codegen.gir.elements import FLOAT
 from gensor_gym.codegen.gir.expressions import c_text
 from gensor_gym.dataflow.expressions import Constant, Expression, operands
+from gensor_gym.dataflow.nodes import Triangle
 from gensor_gym.gir.nest import Access, Cell, RowNest
 
 _LANES_OF_ROW = 4
@@ -39,7 +40,8 @@ class Between:
         self.guarded = plan.chain.columns % plan.value("keys") > 0
         cells = self.nest.cells if plan.stream.nest is not None else ()
         self.names = dict(zip((c.name for c in cells), identifiers(f"v_{c.name}" for c in cells), strict=True))
-        loads = [c.made for c in cells if isinstance(c.made, Access) and c.made.tensor != plan.chain.scores]
+        loads = [c.made for c in cells if isinstance(c.made, Access) and plan.chain.is_read(c)]
+        self._is_crossed = False
         self.pointers = Pointers.of(self.nest, list(dict.fromkeys(loads))) if loads else None
 
     @property
@@ -92,7 +94,7 @@ class Between:
         if last and self.stream.running is not None:
             self._running(out, place)
             return
-        with self._elements(out):
+        for _ in self._with_diagonal(out):
             self._cells(out, place)
             for cell in self.stream.reductions(place):
                 self._reduce(out, cell)
@@ -113,7 +115,7 @@ class Between:
         out.line("float largest[M_TILES][2];")
         with out.nest([TILE_M, _HALF]):
             out.line(f"largest{_ROW} = -INFINITY;")
-        with self._elements(out):
+        for _ in self._with_diagonal(out):
             self._cells(out, place)
             out.line(f"score = {self._inside(self._text(running.of), '-INFINITY')};")
             out.line(f"largest{_ELEMENT} = larger(largest{_ELEMENT}, score);")
@@ -154,6 +156,22 @@ class Between:
         with out.nest([Loop("tile_out", "OUT_TILES"), Loop("i", "2")]):
             out.line(f"{self.plan.sum('2 * half + i')} *= {scale};")
 
+    def _with_diagonal(self, out: Writer) -> Iterator[None]:
+        """Write loops over the lane's scores of a tile around the body of a `for` loop.
+
+        If rows see keys up to a diagonal, it is written twice: for tiles that the diagonal crosses, and for those before it,
+        which need no comparisons.
+        """
+        masks = self.plan.chain.masks.values()
+        if not masks:
+            with self._elements(out):
+                yield
+            return
+        first = f"first_row + warp * M_TILES * 16 + {min(one.diagonal for one in masks)}"
+        for self._is_crossed, condition in (True, f"if (key + KEYS - 1 > {first})"), (False, "else"):
+            with out.block(condition), self._elements(out):
+                yield
+
     @contextmanager
     def _elements(self, out: Writer) -> Iterator[None]:
         """Write loops over the lane's scores of a tile around the `with` block.
@@ -167,11 +185,18 @@ class Between:
 
     def _cells(self, out: Writer, place: int) -> None:
         for cell in self.stream.wide(place):
-            if isinstance(cell.made, Access):
+            if (known := self.plan.chain.masks.get(cell.name)) is not None:
+                value = self._of_triangle(known)
+            elif isinstance(cell.made, Access):
                 value = "score" if cell.made.tensor == self.plan.chain.scores else self._inside(self._loaded(cell.made), "0.0f")
             else:
                 value = c_text(cell.made, {name: self._text(name) for name in cell.sources}, {}, 1)  # type: ignore[arg-type]
             out.line(f"const float {self.names[cell.name]} = {value};")
+
+    def _of_triangle(self, known: Triangle) -> str:
+        below, above = FLOAT.number(known.below), FLOAT.number(known.above)
+        row = "first_row + (warp * M_TILES + tile_m) * 16 + i / 2 * 8 + lane / 4"
+        return f"column <= {row} + {known.diagonal} ? {below} : {above}" if self._is_crossed else below
 
     def _loaded(self, access: Access) -> str:
         assert self.pointers is not None

@@ -46,7 +46,7 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
 def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
     """Assemble the kernel around the text `body`.
 
-    `own` are device functions by name, `maps` the tensor maps of the operands.
+    `own` are the kernel's device functions by name, `maps` the tensor maps of the operands.
     """
     graph, program = plan.chain.graph, plan.program
     arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]
@@ -78,7 +78,7 @@ def _body(plan: Plan) -> str:
 
 def _write_positions(out: Writer, plan: Plan) -> None:
     out.line("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;")
-    write_element(out)
+    write_element(out, plan)
     for name, matrix in (("left", plan.chain.left), ("first", plan.chain.first), ("second", plan.chain.second)):
         write_start(out, plan, name, matrix)
     write_start(out, plan, "made", plan.chain.out)
@@ -93,8 +93,10 @@ def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
     if place:
         out.line("__syncthreads();  // every warp is done with the tiles of the pass before")
     for stage in range(ahead):
-        if stage < plan.tiles:
-            write_rights(out, plan, str(stage), str(stage * plan.buffer), last)
+        needed = stage > 0 and plan.chain.diagonal is not None
+        with out.guarded([f"{stage} < seen_tiles"] if needed else []):
+            if stage < plan.tiles:
+                write_rights(out, plan, str(stage), str(stage * plan.buffer), last)
         out.line("commit_copies();")
     if not place and plan.value("hold"):
         _write_held(out, plan)
@@ -102,7 +104,7 @@ def _write_pass(out: Writer, plan: Plan, between: Between, place: int) -> None:
     if ahead:
         out.line(f"{'int ' if not place else ''}filled = 0{',' if not place else ';'} empty = {ahead} * BUFFER;")
     out.line("#pragma unroll 1")
-    with out.block("for (int tile = 0; tile < TILES; ++tile)"):
+    with out.block(f"for (int tile = 0; tile < {plan.tiles_of_block}; ++tile)"):
         _write_arrival(out, plan, last)
         out.line("const int key = tile * KEYS;")
         write_scores(out, plan)
@@ -133,7 +135,7 @@ def _write_arrival(out: Writer, plan: Plan, last: bool) -> None:
     out.line(f"wait_for_copies<{max(0, ahead - 1)}>();")
     out.line("__syncthreads();  // this tile is complete, every warp is done with the one before")
     if ahead:
-        with out.block(f"if (tile + {ahead} < TILES)"):
+        with out.block(f"if (tile + {ahead} < {plan.tiles_of_block})"):
             write_rights(out, plan, f"tile + {ahead}", "empty", last)
         out.line("commit_copies();")
     out.line(f"const int buffer = {'filled' if ahead else '0'};")

@@ -11,9 +11,17 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer
 from gensor_gym.codegen.gir.rows import c_name
 
 
-def write_element(out: Writer) -> None:
-    """Write declarations of the batch element that a block computes, `element`, and of its first row, `first_row`."""
-    out.line("const int element = blockIdx.x / PARTS, first_row = blockIdx.x % PARTS * BLOCK_ROWS;")
+def write_element(out: Writer, plan: Plan) -> None:
+    """Write declarations of the batch element that a block computes, `element`, and of its first row, `first_row`.
+
+    If rows see keys up to a diagonal, `seen_tiles` is the number of tiles of keys that the block needs. Blocks with more tiles
+    come first, so that the last blocks to run are short.
+    """
+    if plan.chain.diagonal is None:
+        out.line("const int element = blockIdx.x / PARTS, first_row = blockIdx.x % PARTS * BLOCK_ROWS;")
+        return
+    out.line("const int element = blockIdx.x / PARTS, first_row = (PARTS - 1 - blockIdx.x % PARTS) * BLOCK_ROWS;")
+    out.line("const int seen_tiles = min(TILES, (first_row + BLOCK_ROWS + DIAGONAL + KEYS - 1) / KEYS);")
 
 
 def write_start(out: Writer, plan: Plan, name: str, matrix: Matrix) -> None:

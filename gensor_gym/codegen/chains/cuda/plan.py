@@ -124,6 +124,11 @@ class Plan:
         return -(-self.chain.columns // self.value("keys"))
 
     @property
+    def tiles_of_block(self) -> str:
+        """CUDA text of the number of tiles of keys that a block needs (`output.write_element`)."""
+        return "TILES" if self.chain.diagonal is None else "seen_tiles"
+
+    @property
     def ahead(self) -> int:
         """Number of tiles by which copies run ahead of the products."""
         return self.value("stages") - 1
@@ -172,6 +177,7 @@ class Plan:
             "COLUMNS": (chain.columns, "columns of its scores: keys"),
             "BLOCK_ROWS": (self.rows, "rows of a block"), "PARTS": (self.parts, "blocks of an element of the batch"),
             "KEYS": (self.value("keys"), "keys of a tile"), "TILES": (self.tiles, "tiles of keys"),
+            "DIAGONAL": (self.chain.diagonal or 0, "a row sees keys up to its own number plus this one"),
             "THREADS": (self.threads, "of a block"), "M_TILES": (self.value("heights"), "instructions of a warp along rows"),
             "KEY_TILES": (self.value("keys") // 8, "instructions along a tile of keys"),
             "OUT_TILES": (room.out // 8, "instructions along the columns of the output"),

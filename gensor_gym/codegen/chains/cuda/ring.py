@@ -45,7 +45,7 @@ def ring_body(plan: RingPlan) -> str:
     """Return the CUDA text of the body of a chain's kernel with wgmma."""
     out = Writer(depth=1)
     _write_barriers(out, plan)
-    write_element(out)
+    write_element(out, plan)
     with out.block(f"if (threadIdx.x < {GROUP * WARP})"):
         _write_producer(out, plan)
     _write_consumer(out, plan)
@@ -104,7 +104,7 @@ def _write_producer(out: Writer, plan: RingPlan) -> None:
     _write_ring(out, 1)
     for place in range(plan.stream.passes):
         out.line("#pragma unroll 1")
-        with out.block("for (int tile = 0; tile < TILES; ++tile)"):
+        with out.block(f"for (int tile = 0; tile < {plan.tiles_of_block}; ++tile)"):
             for one in (first, second) if place == plan.stream.passes - 1 else (first,):
                 name = one.name
                 with out.block(""):
@@ -174,7 +174,7 @@ def _write_descriptors(out: Writer, plan: RingPlan) -> None:
 
 def _write_pass(out: Writer, plan: RingPlan, between: Between, place: int) -> None:
     out.line("#pragma unroll 1")
-    with out.block("for (int tile = 0; tile < TILES; ++tile)"):
+    with out.block(f"for (int tile = 0; tile < {plan.tiles_of_block}; ++tile)"):
         out.line("const int key = tile * KEYS;")
         _write_first(out, plan)
         _write_wait(out, 0, "scores", "first")
@@ -201,7 +201,7 @@ def _write_overlapped(out: Writer, plan: RingPlan, between: Between) -> None:
         out.line(f"const int consumer = warp / {GROUP};")
         out.line("unsigned turn = consumer == 0;  // its parity; the first consumer begins")
     out.line("#pragma unroll 1")
-    with out.block("for (int tile = 1; tile < TILES; ++tile)"):
+    with out.block(f"for (int tile = 1; tile < {plan.tiles_of_block}; ++tile)"):
         out.line("const int key = tile * KEYS;")
         if plan.takes_turns:
             out.line("barrier_wait(turns + consumer * 8, turn);")
