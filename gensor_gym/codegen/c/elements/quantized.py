@@ -85,27 +85,28 @@ def intrinsics(width: int) -> dict[str, object]:
     return {"nearest": text, "nearest_end": "#endif\n"}
 
 
-def widened(width: int) -> str:
-    """Return C text that loads int8 elements by an instruction of x86, before the plain alternative.
+def widened(width: int) -> tuple[str, str]:
+    """Return C texts before and after the plain alternative, which load int8 elements by an instruction of x86.
 
     gcc 12 often converts the vector extension's bytes one by one: max pooling took four times as long.
     """
     if width not in _WORDS:
-        return ""
+        return "", ""
     macro, word = _WORDS[width]
     part = f"{word} word;\n    memcpy(&word, p, sizeof word);\n    const words all = {{word}};"
     part = part if width < 16 else "words all;\n    memcpy(&all, p, sizeof all);"
-    return f"""#ifdef {macro}
+    text = f"""#ifdef {macro}
     typedef {word} words __attribute__((vector_size(16)));
     typedef int32_t ints __attribute__((vector_size({4 * width})));
     {part}
     return __builtin_convertvector((ints){_NEAREST[width][1]}_cvtepi8_epi32((__m128i)all), vec{width});
 #else
 """
+    return text, "#endif\n"
 
 
 def masked_load(width: int) -> dict[str, object]:
-    """Return placeholders in the template of `load_masked` -> C text with AVX-512's masks of bytes before the plain alternative."""
+    """Return placeholders in the template of `load_masked` -> C text with masks of AVX-512 around the plain alternative."""
     if width not in _NEAREST:
         return {}
     prefix, integer = _NEAREST[width][1], f"__m{32 * width}i"

@@ -9,7 +9,7 @@ from __future__ import annotations
 COUNTS = {1: "", 2: "two_", 4: "four_"}
 """Number of words of a run -> part of the names of `scatter_words` and `gather_words`."""
 _BLOCK = 4
-"""Lanes of a block."""
+"""Number of lanes of a block of 128 bits."""
 _KINDS = {1: "int32_t", 2: "int64_t", 4: "vec4"}
 """Number of words -> C type of a channel's pixels."""
 _LONGS = "    typedef int64_t longs __attribute__((vector_size(16)));"
@@ -88,10 +88,9 @@ def _scatter(count: int, name: str, width: int) -> str:
     ]
     lines += [f"    const vec{width} t{i} = {text};" for i, text in enumerate(_turned("x[{}]", count, width))]
     for vector in range(count if count > 1 else 0):
-        lines += [
-            f"    const vec4 b{vector}_{block} = {_shuffled(f't{vector}', f't{vector}', range(_BLOCK * block, _BLOCK * block + _BLOCK))};"
-            for block in range(width // _BLOCK)
-        ]
+        for block in range(width // _BLOCK):
+            lanes = range(_BLOCK * block, _BLOCK * block + _BLOCK)
+            lines.append(f"    const vec4 b{vector}_{block} = {_shuffled(f't{vector}', f't{vector}', lanes)};")
     for lane in range(width):
         block, place = divmod(lane, _BLOCK)
         vector, half = divmod(place * count, _BLOCK)

@@ -128,7 +128,8 @@ def intrinsics(text: str) -> str:
     used = [_WIDTHS[prefix] for prefix, _ in names]
     defined = "".join(text for text, _ in definitions)
     shown = text + defined
-    used += [w for w in _WIDTHS.values() if f"__m{32 * w}i)" in shown or f"gg_short_{w})" in defined or f"gg_char_{w})" in defined]
+    kinds = {w: (f"__m{32 * w}i)", f"gg_short_{w})", f"gg_char_{w})") for w in _WIDTHS.values()}
+    used += [w for w, names in kinds.items() if any(name in shown for name in names)]
     types = [_TYPES.format(**_replacements(prefix)) for prefix, width in _WIDTHS.items() if width in used]
     types += [_BFLOATS.format(bits=32 * width, bytes=4 * width) for width in _WIDTHS.values() if f"__m{32 * width}bh" in text]
     conditions = sorted({condition for _, condition in definitions if condition})

@@ -264,7 +264,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
-    """Return (helper, width) -> C text, for all helpers that `body` calls directly or through other helpers."""
+    """Return, by (helper, width), the C text of all helpers that `body` calls directly or through other helpers."""
     texts: dict[tuple[str, int], str] = {}
     queue = _CALL.findall(body)
     while queue:
@@ -292,24 +292,20 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
-    values["powers"] = _POWERS
-    values |= {"halves": _halves(width), "held": _held(width), "streamed": streamed(width)}
+    values |= {"powers": _POWERS, "halves": _halves(width), "held": _held(width), "streamed": streamed(width)}
     values |= _intrinsics(name, width, accumulator) if not narrow else {}
     values |= c_quantized.masked_load(width) if narrow and name == "load_masked" else {}
     values["convert"] = f"    return *(const vec{width} *)p;\n"
     if narrow:
         attributes = f"vector_size({width} * sizeof({narrow})), aligned(1), may_alias"
         load = f"    return __builtin_convertvector(*(const narrow *)p, vec{width});\n"
-        own = c_quantized.widened(width) if narrow == "int8_t" else ""
-        end = "#endif\n" if own else ""
+        own, end = c_quantized.widened(width) if narrow == "int8_t" else ("", "")
         values["convert"] = f"{own}    typedef {narrow} narrow __attribute__(({attributes}));\n{load}{end}"
     lanes = range(width)
-    values["even"] = ", ".join(str(2 * lane) for lane in lanes)
-    values["odd"] = ", ".join(str(2 * lane + 1) for lane in lanes)
+    values |= {name: ", ".join(str(2 * lane + odd) for lane in lanes) for odd, name in enumerate(("even", "odd"))}
     values["joined"] = ", ".join(str(2 * lane if 2 * lane < width else 2 * lane + 1) for lane in lanes)
-    values["butterflies"] = c_turn.butterflies(width)
+    values |= {"butterflies": c_turn.butterflies(width), "pieces": _pieces(width)}
     values |= c_fold.lane_lists(width) | c_dot.intrinsics(width)
-    values["pieces"] = _pieces(width)
     values |= c_turn.texts(width) if name in c_turn.HELPERS else {}
     values |= c_words.texts(width) if name in c_words.HELPERS else c_quantized.intrinsics(width)
     values |= {"w": width, "acc": accumulator, "item": narrow or accumulator, "s": "_narrow" if narrow else ""}
@@ -350,7 +346,7 @@ def _pieces(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Return placeholder -> C text with x86 intrinsics, before the plain alternative; empty for a helper without intrinsics."""
+    """Return, by placeholder, C text of x86 intrinsics that precedes the plain alternative; empty without intrinsics."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
@@ -369,7 +365,7 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
 
 
 def _masked(width: int, kind: str) -> dict[str, object]:
-    """Return placeholders of a helper's template -> C text of masked memory access.
+    """Return, by placeholder of a helper's template, C text of masked memory access.
 
     It uses a mask register of AVX-512, else a mask vector of AVX2.
 
