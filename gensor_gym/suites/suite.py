@@ -24,13 +24,13 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.records.measured_backend import MeasuredBackend
-from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
+from gensor_gym.measure.session import Budget, BudgetSpent, SearchSession, Session, Task, TraceRow
 from gensor_gym.registry import check_known
 from gensor_gym.suites import plans
 from gensor_gym.suites.plans import PlanSession
 from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
-Agent = Callable[[Session, np.random.Generator], object]
+Agent = Callable[[Any, np.random.Generator], object]
 """Type of a function of (session, random generator) that searches by calling the session. The session enforces the budget and
 remembers the best program. All randomness comes from the generator."""
 VERSIONS = ("v1", "v1.1", "v1.2")
@@ -147,7 +147,7 @@ class Track:
                         os._exit(0)
                 yield self.result(task, seed, session, clock)
 
-    def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
+    def result(self, task: SuiteTask, seed: int, session: SearchSession[Any], clock: Clock) -> dict[str, Any]:
         """Return the result of a search: its task, the budget spent, the best program, and the regret after each trial.
 
         `curve` has these regrets. `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the
