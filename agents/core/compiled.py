@@ -48,7 +48,7 @@ def accepted(session: Session, search_on: Callable[[], None], tries: int) -> tup
 
 
 def _next(session: Session, lost: dict[str, tuple[int, str]]) -> str | None:
-    """Return the text of the fastest OK program that is not in `lost`, the programs compiled so far."""
+    """Return the text of the fastest program with status OK that was not compiled yet, which means that it is not in `lost`."""
     left = [row for row in session.trace if row.status == Status.OK.value and row.schedule not in lost]
     return min(left, key=lambda row: row.seconds).schedule if left else None
 

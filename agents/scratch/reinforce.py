@@ -22,7 +22,7 @@ class CountedLearner(ColumnLearner):
     session: LearningSession
 
     def writing(self, hardware: Hardware) -> Any:
-        """Return the session's environments, which are all for the session's machine."""
+        """Return the session's environments, in which programs are written; `hardware` is always the session's machine."""
         return self._envs
 
     def within(self, session: LearningSession) -> CountedLearner:

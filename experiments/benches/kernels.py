@@ -221,7 +221,7 @@ def _least(rows: list[Row], name: str) -> float:
 
 
 def _class_of(op: Operator) -> str:
-    """Return the class that an operator counts for in the means; 1x1 convolutions, being matrix products, have their own."""
+    """Return the class of an operator, over which means are taken; 1x1 convolutions, which are matrix products, are a class."""
     if op.name == "conv2d":
         sizes: dict[str, Any] = dict(op.arguments)
         return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"

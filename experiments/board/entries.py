@@ -1,7 +1,7 @@
 """Entries of the leaderboard: files with every search of one agent on one track (a list of tasks) of a frozen suite.
 
 For each search, an entry has the actions that build the agent's best program; on a track that gives candidates, it has one
-action, the index of the best candidate.
+action, the index of the best candidate; on a track of plans, it has the best plan's text.
 
 `AGENT/TRACK.jsonl` begins with a line about agent and track (the header). A line for each task and seed, and the digest of all
 lines above, follow. Verification plays the actions in the environment, recomputes every line and compares the whole file byte for
@@ -40,7 +40,7 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.records.measured_backend import candidates
 from gensor_gym.registry import check_known
-from gensor_gym.suites import Agent, SuiteTask, Track, get
+from gensor_gym.suites import Agent, SuiteTask, Track, get, plans
 from gensor_gym.suites.session import NoModel
 
 FOLDER = ROOT / "results" / "suite"
@@ -145,7 +145,9 @@ def held_up(row: Mapping[str, Any], track: Track) -> bool:
 
 def _line(row: Mapping[str, Any], track: Track, task: SuiteTask) -> dict[str, Any]:
     actions = None
-    if row["schedule"] is not None and track.candidates:
+    if row["schedule"] is not None and task.space == plans.SPACE:
+        actions = row["schedule"]
+    elif row["schedule"] is not None and track.candidates:
         actions = str(candidates(task.hardware, task.operator).index(Schedule.parse(row["schedule"])))
     elif row["schedule"] is not None:
         graph = ConstructionGraph(task.operator, task.hardware, task.space)
@@ -228,7 +230,7 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
     for name, most in (("trials", track.budget.trials), ("evaluations", evaluations)):
         if most is not None and not 0 <= line[name] <= most:
             raise ValueError(f"{task.name}, seed {seed}, {name}: expected at most {most}, found {line[name]}")
-    seconds = math.inf if line["actions"] is None else played(track, task, [int(word) for word in line["actions"].split()])
+    seconds = math.inf if line["actions"] is None else played(track, task, line["actions"])
     regret = task.regret(seconds)
     found = {
         "suite": track.suite, "track": track.name, "task": task.name, "fingerprint": task.fingerprint, "seed": seed,
@@ -240,12 +242,15 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
     return found
 
 
-def played(track: Track, task: SuiteTask, actions: Sequence[int]) -> float:
+def played(track: Track, task: SuiteTask, text: str) -> float:
     """Return the seconds of the program that the actions build, or choose among candidates; infinite if the program fails.
 
-    Raise ValueError for an illegal action.
+    On a track of plans the text is that of the plan. Raise ValueError for an illegal action or an unreadable plan.
     """
     task.check()
+    if task.space == plans.SPACE:
+        return plans.seconds_of(task.operator, task.hardware, text)
+    actions = [int(word) for word in text.split()]
     graph = ConstructionGraph(task.operator, task.hardware, task.space)
     schedule = chosen(task, actions) if track.candidates else built(task, graph, actions)
     (found,) = get_backend(task.backend, graph.hardware).measure(graph.operator, [schedule], graph.hardware)

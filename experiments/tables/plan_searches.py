@@ -43,7 +43,7 @@ TRAINED, UPDATES = 24, 15
 PPO, REFERENCE = "ppo", "annealing"
 RULES: Mapping[str, Callable[[Network, Hardware], Plan]] = {
     "cut_all": lambda network, _: cut_all(network), "fine": fine, "fine_coarse": fine_coarse,
-    "local": lambda network, hw: descended(cut_all(network), PlanGraph(network, hw).prices, LOCAL)[0],
+    "local": lambda network, hw: descended(cut_all(network), PlanGraph(network, hw).prices.total, LOCAL)[0],
 }  # fmt: skip
 RESAMPLES = 1000
 SHOWN = np.geomspace(4, BUDGETS[-1], 24), np.geomspace(1e-4, 1.0, 24)

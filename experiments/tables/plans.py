@@ -60,13 +60,13 @@ def _row(name: str, hw: Hardware, seeds: list[int]) -> tuple[Cell, ...]:
     best, took = graph.best, time.process_time() - begin
     if best is None:
         return (name, float(len(graph.of.names)), *[None] * (5 + len(RULES) + 1 + len(SEARCHES) + 1))
-    small = len(graph.of.names) <= NODES
+    small, total = len(graph.of.names) <= NODES, graph.prices.total
     proof = float(best.pieces), float(best.states), took, 1e3 * best.seconds, float(len(best.plan.pieces))
     loops = sum(piece.follows > 0 for piece in fine_coarse(network, hw).pieces)
     return (
         name, float(len(graph.of.names)), *proof,
-        *(above(graph.prices.total(rule(network, hw).pieces), best.seconds) for rule in RULES.values()),
-        above(graph.prices.total(descended(cut_all(network), graph.prices, LOCAL)[0].pieces), best.seconds) if small else None,
+        *(above(total(rule(network, hw).pieces), best.seconds) for rule in RULES.values()),
+        above(total(descended(cut_all(network), total, LOCAL)[0].pieces), best.seconds) if small else None,
         *(_mean(graph, search, seeds) for search in SEARCHES), float(loops),
     )  # fmt: skip
 

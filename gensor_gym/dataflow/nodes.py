@@ -45,7 +45,7 @@ class Triangle:
         return np.broadcast_to(np.where(np.tri(rows, columns, self.diagonal, dtype=bool), self.below, self.above), shape)
 
     def visible(self, rows: int, columns: int) -> int:
-        """Return how many elements of a matrix of `rows` x `columns` are up to the diagonal."""
+        """Return how many elements of a matrix of `rows` x `columns` are on or below the diagonal."""
         steps = min(rows, max(0, columns - self.diagonal - 1))  # rows that do not reach the last column
         return steps * (self.diagonal + 1) + steps * (steps - 1) // 2 + (rows - steps) * columns
 

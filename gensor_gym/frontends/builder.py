@@ -51,12 +51,11 @@ class Builder:
         self.origin = ""
         """Name of the torch operation to which added nodes belong."""
         self.reads: Mapping[str, str] = {}
-        """Name of a value that the present operation reads -> its data type in the module. Kernels may compute in another type.
-        """
+        """Name of a value that the current operation reads -> its type in the module. Kernels may compute in another type."""
         self.is_whole = False
-        """Whether the present operation reads and computes only integers."""
+        """Whether the current operation reads and computes only integers."""
         self.half = ""
-        """The 16-bit type of all floats that the present operation reads and computes; empty if there is none."""
+        """The 16-bit type of all floats that the current operation reads and computes; empty if there is none."""
         self.whole: set[str] = set()
         """Names of the values that were added by operations from integers to integers."""
         self.given: list[Value] = []
@@ -286,7 +285,7 @@ class Builder:
         return made
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """Build the network with the outputs `returns`, without unread constants. Each output gets memory of its own."""
+        """Build the network with the outputs `returns`, without unread constants. Each output has its own memory."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)

@@ -23,7 +23,7 @@ from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.network import Network
 
 _NO_BOUND = 1 << 62
-"""Ends of torch's ranges from this number on mean that there is no end."""
+"""Ranges of torch whose end is this number or more have no end."""
 _WANTED = "expected torch.export.Dim(name, min=.., max=..)"
 
 
@@ -79,7 +79,7 @@ class DynamicProgram:
 
     @cached_property
     def _returned(self) -> list[list[Callable[..., Any]]]:
-        """For each axis of each output a function of the sizes."""
+        """Functions that compute the extent of each axis of each output from the sizes."""
         import sympy
 
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args

@@ -343,11 +343,7 @@ class Reader:
 
 
 def _read(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Return the operations that the outputs depend on.
-
-    The others are assertions on numbers, and operations that torch keeps although nothing reads their results, such as random
-    numbers for layers that only training leaves out.
-    """
+    """Return the operations that the outputs depend on: no assertions on numbers, no random numbers that nothing reads."""
     found: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
         if node.op == "output" or node in found:

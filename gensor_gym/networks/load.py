@@ -26,7 +26,7 @@ MOST_ARRAYS = 64
 
 
 Placed = Callable[[Plan, Sequence[Kernel], Layout, np.ndarray, np.ndarray], tuple[Layout, np.ndarray]]
-"""Function like `networks.dynamic.weights.SharedWeights.place`."""
+"""Function such as `networks.dynamic.weights.SharedWeights.place`, which places fixed memory."""
 
 
 class _Place(ctypes.Structure):
@@ -70,10 +70,10 @@ class NetworkFunction(NativeFunction):
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot", placed: Placed | None = None
     ) -> None:
-        """Lay out memory, load the kernels, and pack weights once. `placed` moves fixed memory to where networks share it.
+        """Lay out memory, load the kernels, and pack weights once. `placed` puts constants where several networks share them.
 
-        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or if a kernel's tasks cannot be
-        combined to the tasks of the loop that it shares.
+        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or if several kernels share a
+        loop and a kernel's tasks do not fit its iterations.
         """
         together = tasks_together(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)

@@ -24,14 +24,16 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.records.measured_backend import MeasuredBackend
-from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
+from gensor_gym.measure.session import Budget, BudgetSpent, SearchSession, Session, Task, TraceRow
 from gensor_gym.registry import check_known
+from gensor_gym.suites import plans
+from gensor_gym.suites.plans import PlanSession
 from gensor_gym.suites.session import CandidateSession, LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
-Agent = Callable[[Session, np.random.Generator], object]
+Agent = Callable[[Any, np.random.Generator], object]
 """Type of a function of (session, random generator) that searches by calling the session. The session enforces the budget and
 remembers the best program. All randomness comes from the generator."""
-VERSIONS = ("v1", "v1.1")
+VERSIONS = ("v1", "v1.1", "v1.2")
 
 
 class SuiteChanged(ValueError):
@@ -40,7 +42,10 @@ class SuiteChanged(ValueError):
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """A task of a suite: an operator on a machine, in a space, measured by a backend, with a `fingerprint` that shows changes."""
+    """A task of a suite: an operator, or the name of a network, on a machine, in a space, measured by a backend.
+
+    Its `fingerprint` shows changes.
+    """
 
     operator: str
     hardware: str
@@ -100,12 +105,14 @@ class Track:
 
     __repr__ = __str__
 
-    def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
+    def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session | PlanSession:
         """Start a search session of a task; a `LearningSession` if the track is for agents that learn.
 
         SuiteChanged if the task has changed.
         """
         task.check()
+        if task.space == plans.SPACE:
+            return plans.PlanSession(task.operator, task.hardware, self.budget, on_trial)
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
             return LearningSession(made, self.budget, self.steps, on_trial)
@@ -140,7 +147,7 @@ class Track:
                         os._exit(0)
                 yield self.result(task, seed, session, clock)
 
-    def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
+    def result(self, task: SuiteTask, seed: int, session: SearchSession[Any], clock: Clock) -> dict[str, Any]:
         """Return the result of a search: its task, the budget spent, the best program, and the regret after each trial.
 
         `curve` has these regrets. `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the
@@ -237,6 +244,8 @@ def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
 
 @cache
 def _mark(operator: str, hardware: str, space: str) -> str:
+    if space == plans.SPACE:
+        return plans.mark(operator, hardware)
     return fingerprint(ConstructionGraph(operator, hardware, space))
 
 

@@ -57,7 +57,7 @@ TINY = {
         "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
         "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
-    "static": [],
+    "static": [], "graphnet": [],  # it needs a clone: test_graphnet.py
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
         "model.constructed=2", "fit=coefficients",

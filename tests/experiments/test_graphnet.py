@@ -14,6 +14,9 @@ from agents.cli.arguments import compose
 from experiments.benches.graphnet import graphs, process, suite
 from experiments.benches.graphnet.scores import closest, page, score
 from experiments.benches.lines import Lines
+from tests.support.coarse_figures import COARSE_FIGURES
+
+pytestmark = COARSE_FIGURES
 
 PROGRAM = """
 import torch
@@ -125,7 +128,9 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
         request = json.loads(Path(command[3]).read_text())
         if "right" in request["graph"]:
             return None if request["side"] == "inductor" else 9
-        Path(command[4]).write_text(json.dumps({"status": "left out" if "wild" in request["graph"] else "right", "said": ""}))
+        status = "left out" if "wild" in request["graph"] else "right"
+        times = {"eager_s": 2.0, "call_s": 1.0, "compiled_s": 5.0, "closest": -6}
+        Path(command[4]).write_text(json.dumps({"status": status, "said": "", **(times if status == "right" else {})}))
         calls.append(request["graph"])
         return 0
 
@@ -141,6 +146,8 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
     assert len(calls) == 9 and ("wild", "inductor") not in told
     text = (tmp_path / "graphnet" / "graphnet.md").read_text()
     assert "| error | 1 | 0 |" in text and "| slow | 0 | 1 |" in text and "torch does not run them: 1" in text
+    assert "| S(-5) | 1.10 | 1.10 |" in text and "| median seconds to compile | 5 s | 5 s |" in text  # (2**4 * 0.1)**(1 / 5)
+    assert (tmp_path / "graphnet" / "graphnet.png").stat().st_size
     assert "| timm/right | error | ended with status 9: " in text
     with pytest.raises(ValueError, match="expected a clone"):
         suite.run(compose(["suite=graphnet", f"output={tmp_path}"], "bench"), emit)

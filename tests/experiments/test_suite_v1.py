@@ -1,14 +1,16 @@
-"""Suites v1 and v1.1: frozen, limited, and their entries refused when a byte is changed."""
+"""Suites v1 to v1.2: frozen, limited, and their entries refused when a byte is changed."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.planning import searches
 from agents.strategy import LEARNING, build, strategies_for
 from experiments.board import entries, submit
 from experiments.board.suite_figures import draw
@@ -19,6 +21,7 @@ from gensor_gym import operators, suites
 from gensor_gym.env import WRITE
 from gensor_gym.measure.records import measured
 from gensor_gym.measure.session import BudgetSpent, Session
+from gensor_gym.networks import plan
 from gensor_gym.suites.session import WINDOWS, LearningSession, NoModel
 from tests.support.thorough import thorough_but
 
@@ -358,3 +361,32 @@ def test_an_entry_that_chooses_candidates_is_verified_by_their_indices(tmp_path:
         entries.verify(path)
     standing = standings(frozen, {"measured_h200": {"ranked_model": rows}})
     assert "after one trial" in "\n".join(lines(standing, None))
+
+
+def test_a_track_of_plans_counts_decisions_and_verifies_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = suites.get("v1.2")
+    whole = suite.tracks["plans"]
+    assert len(whole.tasks) == 32 and {task.group for task in whole.tasks} == {"test", "unseen"}
+    (task,) = (task for task in whole.tasks if task.operator == "layered(seed=316)")
+    short = dataclasses.replace(whole, tasks=(task,))
+    with pytest.raises(suites.SuiteChanged, match="changed"):
+        short.session(dataclasses.replace(task, fingerprint="0" * 16))
+    session: Any = short.session(task)
+    with pytest.raises(BudgetSpent, match="512 of 512 decisions"):
+        searches.random_plans(searches.Walker(session.graph, 10_000), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="expected a list of plans of"):
+        session.measure(["v0"])
+    alone = session.graph.plan_of(session.graph.first)
+    loops = plan.Plan(alone.network, (alone.pieces[0], *(dataclasses.replace(one, follows=4) for one in alone.pieces[1:])))
+    assert [found.status.value for found in session.measure([alone, alone, loops])] == ["OK", "OK", "ILLEGAL"]
+    assert session.trials == 2
+    monkeypatch.setattr(entries, "get", lambda version: dataclasses.replace(suite, tracks={"plans": short}))
+    for name in ("fine", "local", "beam"):
+        path = entries.play(entries.Entrant(name, f"agents.planning.entrants:{name}"), short, tmp_path, seeds=1)
+        (row,) = entries.verify(path)
+        assert float.fromhex(row["regret"]) == pytest.approx(0.0, abs=1e-3)
+    header = entries.Entrant("beam", "agents.planning.entrants:beam").header(short)
+    for text, message in ((str(alone), "regret|seconds|curve"), ("v0 nothing", "nothing")):
+        path.write_text(entries.text_of(header, [{**row, "actions": text}]))
+        with pytest.raises(ValueError, match=message):
+            entries.verify(path)

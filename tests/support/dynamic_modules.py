@@ -51,7 +51,7 @@ class Sized(Draw):
 
         known: Sequence[Any] = (
             lambda x: x.mean(1), lambda x: x.amax(1) + x.sum(1), lambda x: x[:, -1], lambda x: x.softmax(1),
-            lambda x: torch.cat([x, x[:, :1] * 2], 1), lambda x: x.flip(1) + 1, gated, lambda x: x.var(1),
+            lambda x: torch.cat([x, x[:, :1] * 2], 1), lambda x: x.flip(1) + 1, gated, lambda x: x.var(1, correction=0),
             lambda x: x.transpose(1, 2) @ x, lambda x: (x - x.logsumexp(1, keepdim=True)).reshape(-1, x.shape[-1]),
         )  # fmt: skip
         return Of(known[self.ends])

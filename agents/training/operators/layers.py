@@ -66,7 +66,7 @@ class Layer:
 
 @cache
 def layers() -> tuple[Layer, ...]:
-    """Read all layers of the file of layers."""
+    """Read all layers of networks that the file `FILE` lists."""
     with FILE.open(encoding="utf-8", newline="") as file:
         _, *lines = csv.reader(file)
     return tuple(Layer(network, kind, _sizes(sizes), scales, int(extent)) for network, kind, sizes, scales, extent in lines)

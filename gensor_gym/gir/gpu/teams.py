@@ -103,9 +103,9 @@ def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Ha
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
-    """Return whether elements of adjacent rows are contiguous in a tensor, and those of adjacent columns are not.
+    """Return whether adjacent rows of a row nest, and not adjacent columns, access contiguous elements of a tensor.
 
-    A block of several rows transposes such tiles in shared memory, so that loads and stores use whole lines of memory.
+    A block with several rows transposes its tiles of such tensors in shared memory, so that accesses use whole lines of memory.
     """
     if access.chosen is not None:
         return False

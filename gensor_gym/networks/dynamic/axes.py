@@ -20,8 +20,10 @@ class Factor:
     small: int
     big: int
     pad: float | None = None
-    """Number that the larger value has at each other index of this factor, where all other indices are in the smaller value; None
-    if it is not known."""
+    """Number of the larger value at the other indices of this factor, if all other factors' indices are in the smaller one.
+
+    None if it is unknown.
+    """
     is_soft: bool = False
     """Whether `pad` may also be NaN, if all elements of the smaller value along this factor are (`padding.softmax_pad`)."""
 
@@ -42,7 +44,7 @@ Axes = tuple[Axis, ...]
 
 
 def plain(small: int, big: int, pad: float | None = None) -> tuple[Factor, ...]:
-    """Return the factors of an axis whose smaller value comes first."""
+    """Return the factors of an axis on which the smaller value has the first indices."""
     return (Factor(small, big, pad),) if (small, big) != (1, 1) else ()
 
 
@@ -52,7 +54,7 @@ def extents(axis: Sequence[Factor]) -> tuple[int, int]:
 
 
 def without_pads(axis: Axis) -> Axis:
-    """Return the axis with unknown numbers at the other indices."""
+    """Return the axis without `pad`: numbers outside of the smaller value count as unknown."""
     return None if axis is None else tuple(replace(factor, pad=None, is_soft=False) for factor in axis)
 
 
@@ -62,7 +64,7 @@ def is_dynamic(axis: Axis) -> bool:
 
 
 def unified(several: Sequence[Axis]) -> Axis:
-    """Return the factors of an axis that values share, without pads. NotRestricted if they divide it differently."""
+    """Return the factors, without pads, of an axis of several values. NotRestricted if the values divide it differently."""
     known = {without_pads(merged(axis)) for axis in several if axis is not None}
     if len(known) > 1:
         raise NotRestricted("its operands divide an axis of changing size differently")

@@ -53,7 +53,8 @@ class Bucket:
 
         Calls wait for those of the bucket `first`, with which it shares weights.
         """
-        self.function, self.lock = function, function.network_address if first is None else first.lock
+        self.function = function
+        self.lock: int = function.network_address if first is None else first.lock
         tensors = [*function.called.inputs, *function.called.outputs]
         starts = np.cumsum([0, *(-(-one.nbytes // ALIGNMENT) * ALIGNMENT for one in tensors)])
         self.room, self.workspace = workspace_of(int(starts[-1])), workspace_of(function.layout.workspace_bytes)

@@ -37,7 +37,7 @@ class Given:
 
     value: Value
     mask: tuple[str, int] | None = None
-    """(value, axis) whose indices it marks: 1 in the smaller network, 0 elsewhere."""
+    """(value, axis) whose indices the mask marks: 1 in the smaller network, 0 elsewhere."""
     number: tuple[str, int, float] | None = None
     """(map, index of the number in its expression, number in the larger network)."""
     constant: str = ""
@@ -48,7 +48,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Opened:
-    """A network for sizes up to its own, `network`, whose last inputs are `given`, and the network that it was made of."""
+    """A network for sizes up to its own, `network`, whose last inputs are `given`, and its origin, the network `big`."""
 
     network: Network
     big: Network
@@ -56,7 +56,7 @@ class Opened:
     given: tuple[Given, ...]
 
     def arrays(self, found: Restriction) -> list[np.ndarray]:
-        """Return the arrays of `given` for sizes with this proof. NotRestricted if they have more needs than were opened."""
+        """Return the arrays of `given` for the sizes of the proof `found`. NotRestricted if that needs more than `proof`."""
         wanted = self.proof
         more: list[Any] = [*(found.needs - wanted.needs)]
         for one, other in ((found.numbers, wanted.numbers), (found.constants, wanted.constants), (found.moves, wanted.moves)):
@@ -164,7 +164,7 @@ class _Opening:
         self.nodes.append((name, node))
 
     def _moved(self, name: str, node: Node) -> Node:
-        """Add what moves the elements of a node to the indices that a size gives; return the last node of it."""
+        """Add nodes that move the elements of a node to the indices that a size gives; return the last of these nodes."""
         assert isinstance(node, Slice | Concat | Pad)
         rank, axis, source = len(self.big.graph.values[name].shape), node.axis, f"{name}_whole"
         if isinstance(node, Slice):

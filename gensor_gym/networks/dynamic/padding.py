@@ -16,7 +16,7 @@ Pads = Mapping[str, float | None]
 
 
 def pad_of(expression: Expression, given: Pads) -> float | None:
-    """Return the number of an expression for the numbers of its operands, None if it depends on unknown numbers."""
+    """Return the value of an expression for the numbers `given` of its operands, None if it depends on unknown numbers."""
     if isinstance(expression, Operand):
         return given[expression.name]
     if isinstance(expression, Constant):

@@ -47,7 +47,7 @@ class Need:
 
 @dataclass
 class Restriction:
-    """What a proof has found, by names of the larger network."""
+    """The result of a proof, by names of values of the larger network."""
 
     axes: dict[str, Axes] = field(default_factory=dict)
     """Name of a value -> its axes."""
@@ -153,7 +153,7 @@ class _Proof:
         return plain(*self._shape(name, axis))
 
     def _need(self, node: str, place: int, axis: int, number: float) -> None:
-        """Let an operand have a number outside of the smaller value; note the need if it does not have it."""
+        """Require that an operand has a number outside of the smaller value. Record a `Need` if it does not have it."""
         source = self.big.nodes[node].inputs[place]
         factors = self._known(source, axis)
         if all(factor.pad == number for factor in factors if factor.is_dynamic):
@@ -187,7 +187,7 @@ class _Proof:
         return tuple(replace(one, pad=pad, is_soft=soft and pad is not None) if one.is_dynamic else one for one in factors)
 
     def _pad(self, name: str, axis: int) -> Factor | None:
-        """Return the changing factor of an axis, None if there is not one."""
+        """Return the changing factor of an axis, None unless there is exactly one."""
         found = [factor for factor in self._of(name)[axis] or () if factor.is_dynamic]
         return found[0] if len(found) == 1 else None
 
@@ -255,7 +255,7 @@ class _Proof:
         return found
 
     def _move(self, name: str, ids: np.ndarray, most: int) -> None:
-        """Note that the elements of an axis, of extent `most` in the larger network, come from these indices."""
+        """Record that the elements of an axis, of extent `most` in the larger network, come from the indices `ids`."""
         self.found.moves[name] = np.concatenate([ids, np.zeros(most - len(ids), np.int64)])
 
     def _gather(self, name: str, node: Gather, other: Gather, small: Sequence[int], big: Sequence[int]) -> Axes:
@@ -274,7 +274,7 @@ class _Proof:
         return (*axes[: other.axis], joined, *axes[other.axis :])
 
     def _joined(self, name: str, parts: Sequence[tuple[int, int]], last: Sequence[Factor], small: int, big: int) -> Axis:
-        """Return the axis along which parts, with these extents in both networks, are joined."""
+        """Return the axis along which `parts`, given by their extents in both networks, are joined."""
         if all(one == other for one, other in parts[:-1]):
             return plain(small, big, last[0].pad if is_dynamic(tuple(last)) else None)
         starts = np.cumsum([0, *(most for _, most in parts)])
@@ -312,14 +312,14 @@ class _Proof:
         return tuple(found)
 
     def _loop(self, small: int, big: int, several: Sequence[Axis]) -> Axis:
-        """Return the factors of a loop of an operator that indexes these axes of its operands."""
+        """Return the factors of an operator's loop that indexes the axes `several` of its operands."""
         found = unified(several) if several else plain(small, big)
         if found is not None and is_dynamic(found) and (not several or extents(found) != (small, big)):
             raise NotRestricted("a window along an axis of changing size")
         return found if found is None or is_dynamic(found) else plain(small, big)
 
     def _products(self, name: str, node: Contract, reads: Sequence[tuple[int, int, int]]) -> None:
-        """Let the operands be neutral along the axes that are summed. `reads` are (loop, operand, axis of the operand)."""
+        """Require that operands are neutral along the summed axes. `reads` are (loop, operand, axis of the operand)."""
         op = node.operator
         for axis in op.reduce:
             along = [(place, dimension) for one, place, dimension in reads if one == axis]

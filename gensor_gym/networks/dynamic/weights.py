@@ -18,7 +18,7 @@ _Part = tuple[int, int, int, int]
 
 
 class SharedWeights:
-    """Constants and packed weights of several networks. Their calls need one lock, because they share scratch beside weights."""
+    """Constants and packed weights of several networks. Their calls need one lock, because they share scratch."""
 
     def __init__(self, networks: int) -> None:
         """Prepare to hold the weights of a number of networks; the largest comes first."""

@@ -36,7 +36,8 @@ PARTS = 4
 
 def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
     """Plan `fine`, with each piece in the loop of the previous piece if `rows_together` finds rows; for this host by default."""
-    hw, pieces = machine or hardware.get("host"), list(fine(network).pieces)
+    hw = machine or hardware.get("host")
+    pieces = list(fine(network, hw).pieces)
     for number in range(1, len(pieces)):
         first = number - len(loop_before(pieces, number))
         joined = rows_together(network, pieces[first : number + 1], hw)

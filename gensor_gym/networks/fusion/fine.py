@@ -23,8 +23,9 @@ from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 LEAST_TASKS = 8
-"""Fewest blocks of `_ROWS` rows of a host, so that threads have work; a separate product can also split columns."""
-_ROWS = 16
+"""Fewest tasks of a piece for an unknown number of threads, so that all have work; a separate product can also split columns."""
+_ROWS = {"cpu": 8, "gpu": 16}
+"""Rows of the smallest block with more than one row: `chains.schedule.FIELDS`, and the fragments of `mma.sync`."""
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
 _APART = 2.0
@@ -39,7 +40,7 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
     """
     plan, gpu = cut_all(network), machine if machine is not None and machine.kind == "gpu" else None
     for name, node in network.graph.nodes:
-        for block in _blocks(network, name, gpu) if isinstance(node, Contract) else ():
+        for block in _blocks(network, name, machine) if isinstance(node, Contract) else ():
             pieces = with_piece(plan.pieces, block)
             joined = None if pieces is None else ordered(network, pieces)
             if joined is not None and not joined.fault:
@@ -48,11 +49,11 @@ def fine(network: Network, machine: Hardware | None = None) -> Plan:
     return with_rows_together(_with_panels(plan)) if gpu is None else plan
 
 
-def _blocks(network: Network, second: str, gpu: Hardware | None) -> Iterator[Piece]:
+def _blocks(network: Network, second: str, machine: Hardware | None) -> Iterator[Piece]:
     """Blocks of the second product that are worth while; on a GPU, the block that includes copies of operands comes first."""
-    for copies in (False,) if gpu is None else (True, False):
+    for copies in (True, False) if machine is not None and machine.kind == "gpu" else (False,):
         block = block_of(network, second, copies)
-        if block is not None and is_worth_while(network, block, gpu):
+        if block is not None and is_worth_while(network, block, machine):
             yield block
 
 
@@ -101,12 +102,14 @@ def _rows_of_panel(computation: Dataflow) -> int:
     return panel_of(computation).nest.rows
 
 
-def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) -> bool:
+def is_worth_while(network: Network, piece: Piece, machine: Hardware | None = None) -> bool:
     """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
-    On a GPU the block must also have a kernel that the model predicts to be faster than separate kernels. A block with one query
-    and many keys has no such kernel.
+    A CPU with fewer threads than `LEAST_TASKS` needs as many blocks as threads: with few rows, attention as a block takes on two
+    threads 0.8 to 1.0 of the time of separate kernels. On a GPU the block must also have a kernel that the model predicts to be
+    faster than separate kernels. A block with one query and many keys has no such kernel.
     """
+    gpu = machine if machine is not None and machine.kind == "gpu" else None
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
@@ -115,7 +118,8 @@ def is_worth_while(network: Network, piece: Piece, gpu: Hardware | None = None) 
         return False
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
     weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
-    return not weights and chain.elements * -(-chain.rows // _ROWS) >= LEAST_TASKS
+    tasks = LEAST_TASKS if machine is None else min(LEAST_TASKS, machine.units)
+    return not weights and chain.elements * -(-chain.rows // _ROWS["cpu" if gpu is None else "gpu"]) >= tasks
 
 
 @lru_cache(maxsize=1024)

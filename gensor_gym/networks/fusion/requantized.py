@@ -36,15 +36,15 @@ from gensor_gym.operators.types import Operator
 
 @dataclass
 class _Chain:
-    """What happens to a product of int8 up to the next quantisation."""
+    """The operations on a product of int8 up to the next quantisation."""
 
     factor: np.ndarray
-    """[channels] float64."""
+    """Factor of each channel, float64 [channels]."""
     addend: np.ndarray
     maps: list[str]
     """Names of the nodes that the chain replaces."""
     residual: str = ""
-    """Value of the product's number of elements that is added."""
+    """Name of a value of the product's size that is added."""
     numbers: tuple[str, float, float] | None = None
     """(int8 numbers, zero point, scale) of the residual, if it is dequantised."""
     function: Expression | None = None
@@ -54,7 +54,7 @@ class _Chain:
 
 
 def requantized(network: Network) -> Network:
-    """Network in which the kernel of a product can compute the chain of maps from the product to a quantisation."""
+    """Return the network in which a product's kernel can compute the chain of maps from the product to a quantisation."""
     graph, made, arrays, kinds = network.graph, dict(network.nodes), dict(network.constants), set[tuple[str, str]]()
     for name, node in graph.nodes:
         if not isinstance(node, Contract) or node.operator.dtype != INT8 or (found := _chain(network, name, node)) is None:
@@ -76,7 +76,7 @@ def requantized(network: Network) -> Network:
 
 
 def _read_apart(network: Network) -> Network:
-    """The network in which each map or reduction dequantises its int8 operands itself, so that kernels exchange int8 values."""
+    """Return the network in which each map or reduction dequantises its int8 operands, so that kernels exchange int8 values."""
     nodes, origins = list[tuple[str, Node]](), dict(network.origins)
     for name, node in network.graph.nodes:
         for one in node.inputs if isinstance(node, Map | Reduce) else ():
@@ -95,7 +95,7 @@ def _read_apart(network: Network) -> Network:
 
 
 def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str, tuple[float, float]] | None:
-    """(chain after a product, name of its quantised value, (scale's inverse, zero point)); None without a quantisation."""
+    """Return (chain after a product, name of its quantised value, (inverse of scale, zero)); None without a quantisation."""
     graph, op, last = network.graph, node.operator, product
     channels, sums = op.output.shape[op.channel_dimension], None
     if op.epilogue:
@@ -117,7 +117,7 @@ def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str,
 
 
 def _end(expression: Expression, last: str) -> tuple[float, float] | None:
-    """(inverse of the scale, zero point) of a quantisation of `last` to all of int8; None for other expressions."""
+    """Return (inverse of the scale, zero point) of a quantisation of `last` to all of int8; None for other expressions."""
     match quantized(expression):
         case (Call("multiply", (Operand(name), Constant(inverse))), Constant(zero), least, most):
             return (inverse, zero) if name == last and (least, most) == (LEAST, MOST) and inverse > 0 else None
@@ -159,13 +159,13 @@ class _Arranged:
     """The nodes that compute a chain after a product, in an order of stages of its kernel."""
 
     def __init__(self, network: Network, product: str, node: Contract, chain: _Chain) -> None:
-        """Begin with the product."""
+        """Begin with the product's node."""
         self.network, self.product, self.op, self.chain, self.last = network, product, node.operator, chain, product
         self.made: dict[str, Node] = {}
         self.vectors: dict[str, np.ndarray] = {}
 
     def nodes(self, inverse: float, zero: float) -> tuple[dict[str, Node], dict[str, np.ndarray]]:
-        """(nodes, last the quantised value; constant vectors that they read)."""
+        """Return (nodes, the quantised value last; constant vectors that they read)."""
         chain, has_units = self.chain, self.chain.stage in ("", "relu")
         numbers = chain.numbers if has_units else None
         _, below, step = numbers or ("", 0.0, 1.0)

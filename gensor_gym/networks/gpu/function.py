@@ -50,7 +50,7 @@ class GpuNetwork:
             return self._load()(inputs, out)
 
     def dependent(self) -> GpuNetwork:
-        """Return the network with kernels that are launched while earlier ones run, and wait themselves.
+        """Return the network with kernels that are launched while earlier ones run, and that wait for these.
 
         No GPU has run it, so it is not the default. ValueError for machines before sm_90 (`codegen.cuda.dependent`).
         """
@@ -115,7 +115,7 @@ class LoadedNetwork:
             call()
 
     def _bound(self, task: Task, follows: bool) -> tuple[Callable[[], None], bool]:
-        """Return a function that enqueues a kernel with its arrays in the network's memory, and whether the kernel is its end.
+        """Return a function that enqueues a kernel with its arrays in the network's memory, and whether no copy comes after it.
 
         Arrays at addresses not divisible by 16 bytes are copied before the launch, or afterwards if they are outputs. `follows`
         says whether a kernel comes right before.

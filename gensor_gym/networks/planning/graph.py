@@ -9,7 +9,7 @@ become one piece only together with the concatenation that reads them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,8 @@ class PlanGraph:
     """Decisions about the plan of the network `operator` for `hardware`. A row int32 [MOST_LINKS] of decisions is a state."""
 
     space = "plans"
+    meter: Callable[[int], None] | None = None
+    """Function that charges a session for decisions; it is called before each."""
 
     def __init__(self, network: Network, hardware: Hardware) -> None:
         """Price the plan that has a kernel for each node. ValueError if a node has no such kernel, or for too many links."""
@@ -107,6 +109,8 @@ class PlanGraph:
         """Return the state after a decision; `state` itself after `stop` or an illegal decision."""
         if action == STOP or not 0 <= action < NUM_ACTIONS or not state.mask[action]:
             return state
+        if self.meter is not None:
+            self.meter(1)
         change, part_of = state.changes[action], list(state.part_of)
         if change is None:
             return self._arrived(state.part_of, state.link + 1, state.later, state.seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 COUNTS = {1: "", 2: "two_", 4: "four_"}
 """Number of words of a run -> part of the names of `scatter_words` and `gather_words`."""
 _BLOCK = 4
-"""Lanes of a block."""
+"""Number of lanes of a block of 128 bits."""
 _KINDS = {1: "int32_t", 2: "int64_t", 4: "vec4"}
 """Number of words -> C type of a channel's pixels."""
 _LONGS = "    typedef int64_t longs __attribute__((vector_size(16)));"

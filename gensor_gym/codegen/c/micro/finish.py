@@ -209,7 +209,7 @@ def _scatter(lines: Lines, reader: Reader) -> None:
 
 
 def _run(reader: Reader) -> int:
-    """Number of float32 results, of rows one after another, that are neighbours in memory; 0 if they are stored otherwise."""
+    """Return the number of float32 results of successive rows that are adjacent in memory; 0 if they are stored otherwise."""
     plan, last = reader.plan, reader.plan.op.spatial[-1]
     plain = plan.output.dtype == "float32" and plan.accumulator == "float" and plan.output.strides[last] == 1
     if not plain or last == plan.vector or any(reader.sticks_out(a) for a in plan.op.spatial):

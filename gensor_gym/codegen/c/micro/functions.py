@@ -214,4 +214,4 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
     ),
 }
-"""Name -> (vector template, scalar template); `{w}` is the number of lanes, `{bytes}` the vector's size in bytes."""
+"""Name of a function -> (vector, scalar template); `{w}` is the number of lanes, `{bytes}` the vector's size in bytes."""

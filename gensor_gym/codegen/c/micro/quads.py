@@ -49,10 +49,10 @@ def _split(line: list[int]) -> list[list[int]]:
 
 
 def words(reader: Reader, run: list[int], c: int, chunk: Chunk) -> tuple[list[str], dict[str, str]]:
-    """Write loads of the int8 residuals of a run of rows, as words.
+    """Return C statements that load the int8 residuals of a run of rows as words.
 
-    Return (C statements, residual's name -> its variable, an array of vectors). `run` are the row numbers; `c` is the index of
-    the vector `chunk`.
+    The result is (statements, residual's name -> its variable, an array of vectors). `run` are the row numbers; `c` is the index
+    of the vector `chunk`.
     """
     lines, names = [], {}
     for operand in reader.plan.stages:

@@ -264,7 +264,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
-    """Return (helper, width) -> C text, for all helpers that `body` calls directly or through other helpers."""
+    """Return, by (helper, width), the C text of all helpers that `body` calls directly or through other helpers."""
     texts: dict[tuple[str, int], str] = {}
     queue = _CALL.findall(body)
     while queue:
@@ -346,7 +346,7 @@ def _pieces(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Return placeholder -> C text with x86 intrinsics, before the plain alternative; empty for a helper without intrinsics."""
+    """Return, by placeholder, C text of x86 intrinsics that precedes the plain alternative; empty without intrinsics."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
@@ -365,7 +365,7 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
 
 
 def _masked(width: int, kind: str) -> dict[str, object]:
-    """Return placeholders of a helper's template -> C text of masked memory access.
+    """Return, by placeholder of a helper's template, C text of masked memory access.
 
     It uses a mask register of AVX-512, else a mask vector of AVX2.
 

@@ -46,7 +46,7 @@ def generate_chain_cuda(program: ChainProgram) -> Kernel:
 def _kernel(plan: Plan, body: str, arch: str, own: Mapping[str, str], maps: tuple[TensorMap, ...] = ()) -> Kernel:
     """Assemble the kernel around the text `body`.
 
-    `own` are device functions by name, `maps` the tensor maps of the operands.
+    `own` are the kernel's device functions by name, `maps` the tensor maps of the operands.
     """
     graph, program = plan.chain.graph, plan.program
     arguments = [f"const __grid_constant__ TensorMap {name}_map" for name in ("left", "first", "second")[: len(maps)]]

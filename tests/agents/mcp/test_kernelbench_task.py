@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from agents.mcp.kernelbench import operator_of  # noqa: E402
 from gensor_gym.env.kernel.env import KernelEnv  # noqa: E402
-from gensor_gym.frontends.kernelbench import operator_of  # noqa: E402
 
 FILE = """
 import torch

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 
-import torch
-
-from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.operators.text import names as kinds
 from gensor_gym.operators.types import Operator
@@ -22,10 +19,11 @@ def operator_of(file: str | os.PathLike[str]) -> Operator:
     The file runs with your rights. ValueError if it lacks a name, if the front end does not cover the module, or if the module
     needs another kernel, except for the layout of weights.
     """
+    from gensor_gym.frontends.torch_export import from_torch
+
     found = runpy.run_path(os.fspath(file))
     if missing := [name for name in NAMES if name not in found]:
         raise ValueError(f"{file} has no {', '.join(missing)}: expected {', '.join(NAMES)}")
-    torch.manual_seed(0)
     module = found["Model"](*found["get_init_inputs"]()).eval()
     network = from_torch(module, tuple(found["get_inputs"]()))
     steps = [step for step in fine(network).steps if not set(step.reads) <= network.constants.keys()]
