@@ -26,6 +26,8 @@ from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import MODULE, checked_names
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
+from gensor_gym.dataflow.expressions import INT8
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.load import NetworkFunction
@@ -33,6 +35,7 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.stamped import StampedNetwork
 from gensor_gym.networks.steps import Step
+from gensor_gym.registry import check_known
 
 # Profile of a network: every kernel in context and alone, with its floors.
 #
@@ -160,6 +163,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     """Profile each network that the configuration names: emit its lines and show its table."""
     settings, folder = config.profile, Path(config.output)
     names = checked_names(settings, "profile")
+    check_known("profile.dtype", settings.dtype, ("float32", *HALVES, INT8))
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
     if settings.below is not None:
         check_positive(settings, "below", of="profile.")
