@@ -50,7 +50,6 @@ def test_fits_of_machines_name_operators_of_train_and_validation() -> None:
 def test_the_model_benchmark_fits_on_train_and_scores_on_validation() -> None:
     config: Any = OmegaConf.load(ROOT / "conf" / "bench" / "model.yaml")
     assert _parts(list(config.operators)) == {"train"} and _parts(list(config.held_out)) == {"validation"}
-    assert _parts(list(config.ranking.operators)) <= {"train", "validation"}
 
 
 @pytest.mark.parametrize("name", TUNED)

@@ -330,7 +330,7 @@ def test_the_last_trial_of_a_product_is_a_plain_block_of_rows() -> None:
 
 def test_values_of_a_loop_that_lie_on_one_another_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: lives as if steps of a loop ran one after another, and workspaces as if no two kernels computed at a time."""
-    module, x, network = drawn(0)
+    module, x, network = drawn(14)
     plan = fine_coarse(network)
     right = NetworkFunction(plan, kernels_of(plan, 0), 2, "whole")
     check(right, module, [x])

@@ -23,6 +23,7 @@ from torch import Tensor
 from experiments.benches.graphnet.graphs import Built, NotBuilt, built, read
 from experiments.benches.graphnet.scores import closest
 from experiments.conformance.cases import differences, tensors_of
+from gensor_gym.foreign import read_json
 from gensor_gym.frontends.unsupported import Unsupported
 
 MARGIN = 4.0
@@ -105,7 +106,7 @@ def _timed(eager: Call, compiled: Call, inputs: Sequence[Tensor], rounds: int) -
 
 def main(request: Path, found: Path) -> None:
     """Read the request, keep to its memory, and write the answer."""
-    asked = json.loads(request.read_text(encoding="utf-8"))
+    asked = read_json(request, finite=False)
     resource.setrlimit(resource.RLIMIT_DATA, (int(asked["memory_gb"] * 1e9),) * 2)
     warnings.simplefilter("ignore")
     found.write_text(json.dumps(answer(asked)), encoding="utf-8")

@@ -28,6 +28,7 @@ from agents.runs.settings import code_digest, short_hash
 from experiments.benches.graphnet.graphs import NotBuilt, git, names, read
 from experiments.benches.graphnet.scores import figure, page
 from experiments.benches.lines import Lines, machine, once
+from gensor_gym.foreign import read_json
 from gensor_gym.hardware.cpuinfo import THREADS
 from gensor_gym.registry import check_known
 
@@ -130,7 +131,7 @@ def one(name: str, side: str, how: Settings, folder: Path) -> dict[str, Any]:
             log.seek(0)
             said = log.read().decode(errors="replace").strip()[-LAST:]
             return {**row, "status": "error", "said": f"ended with status {code}: {said}"}
-        return {**row, **json.loads(answer.read_text(encoding="utf-8"))}
+        return {**row, **read_json(answer, finite=False)}
 
 
 def _write(by_side: dict[str, list[dict[str, Any]]], facts: dict[str, str], folder: Path) -> None:

@@ -17,7 +17,7 @@ from gensor_gym.codegen.kernel import WHOLE, Kernel
 from gensor_gym.codegen.runtime.compile import lanes_of
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.measure.isolation.environment import passed_on
-from gensor_gym.measure.isolation.readable import WRITTEN, beneath_home, readable
+from gensor_gym.measure.isolation.readable import SYSTEM, WRITTEN, beneath_home
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import launched
@@ -77,7 +77,7 @@ def _run(compiler: Compiler, line: list[str], folder: Path) -> None:
     rules = folder / "rules.json"
     found = shutil.which(line[0]) or line[0]
     own = [str(Path(path).parent.parent) for path in (found, os.path.realpath(found))]
-    paths = [*readable(), *beneath_home(own, home_folder() or Path("/"))]
+    paths = [*SYSTEM, *beneath_home(own, home_folder() or Path("/"))]
     kept = private_dir("zig") if compiler.name == "zig" else folder  # without a cache it compiles its libraries for 17 s
     writable = [*WRITTEN, str(folder), str(kept)]
     given = {"command": line, "readable": paths, "writable": writable, "memory": MEMORY, "seconds": SECONDS}
