@@ -101,7 +101,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
         "call; a cache without a mask cannot be padded. Recompiled: our network of the length alone. torch.compile has "
         "`dynamic=True`. Every result was compared with torch's."
     )
-    return [Table("Networks of changing sizes", Stamp.REPLICATED, COLUMNS, tuple(found), (about, *notes))]
+    published = "Published: none; the table is ours."
+    return [Table("Networks of changing sizes", Stamp.REPLICATED, COLUMNS, tuple(found), (about, *notes, published))]
 
 
 def _rows(
