@@ -106,14 +106,16 @@ def module_of(name: str, seed: int = 0) -> nn.Module:
 
 
 def as_used(module: nn.Module) -> nn.Module:
-    """Put a module into evaluation mode, give its batch normalisations random statistics, and return it.
+    """Put a module into evaluation mode, draw statistics of its batch normalisations and weights that are zero, and return it.
 
-    A new module's mean of 0 and variance of 1 would hide errors in folding them into weights.
+    A new module's mean of 0 and variance of 1 would hide errors in folding them into weights, and zero weights all errors before.
     """
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]
             nn.init.uniform_(part.running_var, 0.8, 1.25)  # type: ignore[arg-type]
+        if isinstance(part, nn.Linear | nn.Conv2d) and not part.weight.any():
+            nn.init.normal_(part.weight, std=part.weight[0].numel() ** -0.5)
     return module.eval()
 
 

@@ -140,8 +140,12 @@ def _onnx_of(
     if in_int8:
         module = in_type(asked["network"], "float32", asked["batch"], asked["seed"])[0]
     given = {f"x{place}": one.numpy() for place, one in enumerate(inputs)}
-    # The newer exporter needs another package.
-    torch.onnx.export(module, inputs, model, input_names=[*given], dynamo=False)  # type: ignore[arg-type]
+    try:
+        torch.onnx.export(module, inputs, model, input_names=[*given], dynamo=False)  # type: ignore[arg-type]
+    except torch.onnx.errors.UnsupportedOperatorError:  # the newer exporter has more operations and needs another package
+        model = io.BytesIO()
+        exported: Any = torch.onnx.export(module, inputs, input_names=[*given], dynamo=True, verbose=False)
+        exported.save(model)
     return (quantised_onnx(model.getvalue(), given) if in_int8 else model.getvalue()), given
 
 
@@ -152,11 +156,12 @@ def _openvino(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
         "INFERENCE_NUM_THREADS": asked["threads"], "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32" if asked.get("dtype", "float32") in ("float32", INT8) else "bf16",
     }  # fmt: skip
-    if asked.get("dtype") == INT8:
-        text, _ = _onnx_of(asked, module, inputs)
-        model = openvino.Core().read_model(io.BytesIO(text))
-    else:
-        model = openvino.convert_model(module, example_input=inputs)
+    try:
+        model = None if asked.get("dtype") == INT8 else openvino.convert_model(module, example_input=inputs)
+    except openvino.frontend.OpConversionFailure:
+        model = None
+    if model is None:
+        model = openvino.Core().read_model(io.BytesIO(_onnx_of(asked, module, inputs)[0]))
     request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
     given = [one.numpy() for one in inputs]
 
