@@ -49,7 +49,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/autotvm/", "agents/columns/", "agents/learners/", "agents/planning/", "agents/recording/extract.py",
         "agents/scratch/sb3.py", "agents/training/", "experiments/benches/", "experiments/conformance/", "experiments/device/",
         "experiments/networks/", "experiments/studies/cost_models/learners.py", "experiments/studies/stock/trials.py",
-        "experiments/tables/dynamic_shapes.py", "experiments/tables/gensor/gensor_lengths.py",
+        "experiments/tables/dynamic_shapes.py", "experiments/tables/gensor/gensor_lengths.py", "experiments/tables/rounds.py",
         "gensor_gym/codegen/runtime/torch_operator.py", "gensor_gym/frontends/",
         "gensor_gym/measure/baselines/", "gensor_gym/measure/devices/cuda.py",
     ),

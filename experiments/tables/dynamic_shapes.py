@@ -20,19 +20,16 @@ from agents.runs.sheets.cells import factor, spread
 from experiments.comparison.summary import interval, ratio
 from experiments.networks.attention import bert_of_ids
 from experiments.studies.study import Stamp
+from experiments.tables.rounds import Side, timed, use_one_thread
 from experiments.tables.table import Cell, Table
-from gensor_gym import hardware
 from gensor_gym.measure.devices.cpu import processor_name
 
 LAYERS, WIDTH, HEADS, WORDS = 2, 768, 12, 30522
 LEAST, MOST = 16, 256
 LENGTHS = (16, 24, 48, 100, 160, 200, 256)
 """Sequence lengths that are timed; three are largest sizes of buckets."""
-AGREE = 1e-3
-"""Largest absolute difference from torch's results that is allowed."""
 OTHERS = ("padded", "recompiled", "torch.compile", "eager")
 COLUMNS = ("network", "length", "ours", *OTHERS, *(f"over {name}" for name in OTHERS))
-Side = Callable[..., Any]
 
 
 class Decoder(nn.Module):
@@ -76,14 +73,8 @@ def decoder_inputs(length: int) -> tuple[Any, ...]:
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Make the table with at most `limit` lengths, which takes some minutes.
-
-    Raise ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
-    """
-    if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
-        raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")
-    torch.set_num_threads(1)
-    torch.manual_seed(config.seeds[0])
+    """Make the table with at most `limit` lengths, which takes some minutes. ValueError for more than one thread."""
+    use_one_thread(config)
     searched = {"quality": "fast"} if config.trials is None else {"trials": config.trials}
     rows = Dim("rows", min=LEAST, max=MOST)
     axes, notes, found = {1: rows}, [], list[tuple[Cell, ...]]()
@@ -141,23 +132,3 @@ def _padded(network: Side, given: Sequence[Tensor]) -> Any:
     length = given[0].shape[1]
     states, pooled = network(*(nn.functional.pad(one, (0, MOST - length)) for one in given))
     return states[:, :length], pooled
-
-
-def timed(sides: Mapping[str, Side], given: Sequence[Any], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of a call of each contestant in interleaved rounds; ValueError if a result differs from torch's."""
-    wanted = _flat(sides["eager"](*given))
-    for name, side in sides.items():
-        error = max(float((made - one).abs().max()) for made, one in zip(_flat(side(*given)), wanted, strict=True))
-        if not error <= AGREE:
-            raise ValueError(f"{name} differs from torch by {error:.3g}: expected at most {AGREE}")
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            begin = time.perf_counter()
-            side(*given)
-            found[name].append(time.perf_counter() - begin)
-    return found
-
-
-def _flat(made: Any) -> list[Tensor]:
-    return [made] if isinstance(made, Tensor) else [one for part in made for one in _flat(part)]

@@ -109,7 +109,7 @@ def _counts(by_side: Mapping[str, Sequence[Row]]) -> list[tuple[str, ...]]:
 
 
 def figure(by_side: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Draw S(t) over t, and the share of graphs that are right and at least so many times as fast as eager torch."""
+    """Draw S(t) over t, and the share of right graphs over their least speed-up over eager torch."""
     with plt.rc_context(RC):
         made, (scores, shares) = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
         for colour, (side, rows) in zip(PALETTE, by_side.items(), strict=False):

@@ -7,9 +7,8 @@ compiler compiles it once for all lengths (`dynamic=True`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -22,8 +21,8 @@ from experiments.networks.attention import bert_of_ids
 from experiments.networks.suite import Ids, drawn
 from experiments.studies.study import Stamp
 from experiments.tables.gensor import published
+from experiments.tables.rounds import Side, timed, use_one_thread
 from experiments.tables.table import Cell, Table
-from gensor_gym import hardware
 from gensor_gym.measure.devices.cpu import processor_name
 
 LAYERS, WIDTH, HEADS, WORDS = 4, 512, 8, 30522
@@ -31,24 +30,15 @@ LAYERS, WIDTH, HEADS, WORDS = 4, 512, 8, 30522
 BUCKETS = (32, 64, 128, 256, 512)
 TRIALS = 3
 """Number of programs that are measured for each distinct kernel, unless it is configured."""
-AGREE = 1e-3
-"""Largest absolute difference from torch's results that is allowed."""
 COLUMNS = (
     "length", "bucket", "ours, in the bucket", "ours, for the length alone", "torch", "torch.compile", "bucket over torch",
     "bucket over torch.compile", "published: Gensor over PyTorch",
 )  # fmt: skip
-Side = Callable[..., tuple[Any, ...]]
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Make the table with at most `limit` lengths, which takes five minutes on one core.
-
-    Raise ValueError unless one thread computes, because torch's idle threads disturb other threads of the process.
-    """
-    if hardware.get(config.hardware) != hardware.get("host") or (threads := hardware.get("host").units) != 1:
-        raise ValueError(f"{config.hardware} of {threads} threads: expected the host and GENSOR_GYM_THREADS=1")
-    torch.set_num_threads(1)
-    torch.manual_seed(config.seeds[0])
+    """Make the table with at most `limit` lengths, which takes five minutes on one core. ValueError for more than one thread."""
+    use_one_thread(config)
     module, lengths = bert_of_ids(LAYERS, WIDTH, HEADS, WORDS).eval(), published.LENGTHS[: config.limit]
     searched = {"trials": TRIALS if config.trials is None else config.trials, "seed": config.seeds[0]}
     buckets = BUCKETS[: 1 + next(place for place, size in enumerate(BUCKETS) if size >= lengths[-1])]
@@ -62,7 +52,8 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
             exact = compile_module(module, inputs_of(length), **searched)
             alone += time.perf_counter() - begin
             sides: dict[str, Side] = {"buckets": ours, "alone": exact, "eager": module, "compile": torchs}
-            rows.append(_row(length, min(size for size in buckets if size >= length), timed(sides, length, config.rounds)))
+            seconds = timed(sides, inputs_of(length), config.rounds)
+            rows.append(_row(length, min(size for size in buckets if size >= length), seconds))
     notes = (
         f"Ours: {processor_name()}, one thread, float32, batch 1, {searched['trials']} measured programs for each distinct "
         f"kernel; medians of {config.rounds} interleaved rounds in one process. Every result was compared with torch's.",
@@ -76,22 +67,6 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 def inputs_of(length: int) -> tuple[torch.Tensor, ...]:
     """Draw the network's inputs of a sequence length: token ids, segments, and a mask of ones."""
     return drawn((Ids((length,), WORDS), Ids((length,), 2), Ids((length,), 2, 1)), seed=length)
-
-
-def timed(sides: Mapping[str, Side], length: int, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of a call of each contestant in interleaved rounds; ValueError if a result differs from torch's."""
-    given, wanted = inputs_of(length), sides["eager"](*inputs_of(length))
-    for name, side in sides.items():
-        error = max(float((torch.as_tensor(made) - one).abs().max()) for made, one in zip(side(*given), wanted, strict=True))
-        if not error <= AGREE:
-            raise ValueError(f"{name} at length {length} differs from torch by {error:.3g}: expected at most {AGREE}")
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            begin = time.perf_counter()
-            side(*given)
-            found[name].append(time.perf_counter() - begin)
-    return found
 
 
 def _row(length: int, bucket: int, seconds: Mapping[str, list[float]]) -> tuple[Cell, ...]:

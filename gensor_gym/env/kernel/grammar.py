@@ -39,7 +39,7 @@ class Command:
 
 
 def parse(action: object, op: Operator) -> Command:
-    """Read an action on an operator. ValueError says what was not understood, and what is accepted."""
+    """Parse an action on an operator. ValueError names the part that does not parse and what is accepted."""
     if not isinstance(action, str):
         raise ValueError(f"an action is a text, not {type(action).__name__}")
     first, _, rest = action.strip().partition("\n")

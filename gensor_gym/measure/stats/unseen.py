@@ -8,8 +8,9 @@ stays, so a kernel that skips its work where an answer stands is found, too.
 from __future__ import annotations
 
 FASTER, AT_LEAST = 2.0, 50e-6
-"""A second call may be this many times as fast as the first, and this many seconds faster: estimates of what warm caches and the
-wake-up of threads account for. The shortest of all first calls is compared with the shortest of all second calls."""
+"""Factor and seconds by which second calls may be faster than first calls: estimates of the effect of warm caches and of the
+wake-up of threads. The shortest first call is compared with the shortest second call.
+"""
 ROUNDS = 6
 """Largest number of rounds of three draws. A single round accused one of twenty honest kernels, on a machine whose two cores were
 busy with the work of others (Zen 4)."""

@@ -42,7 +42,7 @@ class Options:
 
 
 def kernel_of(op: Operator, hw: Hardware, source: str, options: Options) -> Kernel:
-    """Return a source as a kernel of the operator. ValueError says what is wrong with the text or the options."""
+    """Return a source as a kernel of the operator. ValueError for an invalid text or option."""
     language = target_of(hw).name
     if language not in HEADERS:
         raise ValueError(f"{hw.name} has kernels in {language}: sources are accepted in {' and '.join(HEADERS)}")

@@ -209,7 +209,7 @@ def rows() -> Any:
 
 
 def made(folder: Path, operators: int) -> None:
-    """The data set of so many operators of the part `validation`, by the command's function."""
+    """The data set of a number of operators of the part `validation`, by the command's function."""
     config = OmegaConf.load(CONF / "minari.yaml")
     config.update(part="validation", operators=operators, output=str(folder))
     write(config, Console(quiet=True))  # type: ignore[arg-type]
