@@ -17,7 +17,7 @@ from gensor_gym.measure.stats import others
 from tests.support import kept_compiler
 from tests.support.kept import KEEPING, KEPT
 
-pytest_plugins = [f"tests.support.{name}" for name in ("both_ends", "coarse_figures", "quick_kernels", "until", "where")]
+pytest_plugins = [f"tests.support.{name}" for name in ("both_ends", "coarse_figures", "quick_kernels", "until")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

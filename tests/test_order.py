@@ -87,7 +87,7 @@ def test_rooms_at_or_above(path: str, within: set[str], without: set[str]) -> No
 
 
 def test_files_of_no_room_concern_all_tests_and_pages_those_beside_the_folders() -> None:
-    for path in ("pyproject.toml", "tests/support/where.py", "Makefile"):
+    for path in ("pyproject.toml", "tests/support/until.py", "Makefile"):
         assert SCRIPT["affected"]([path, "agents/strategy.py"], FOLDERS_AFFECTED) == ["tests"]
     assert SCRIPT["affected"](["CHANGELOG.md", ".ci/run"], FOLDERS_AFFECTED) == []
     for path in ("README.md", "docs/design.md", "tests/test_readme.py"):

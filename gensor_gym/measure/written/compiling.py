@@ -75,9 +75,7 @@ def check_library(library: bytes) -> None:
 def _run(compiler: Compiler, line: list[str], folder: Path) -> None:
     """Run the compiler with access to the system's files and `folder`. CompileFailed has its message, or names the time limit."""
     rules = folder / "rules.json"
-    found = shutil.which(line[0]) or line[0]
-    own = [str(Path(path).parent.parent) for path in (found, os.path.realpath(found))]
-    paths = [*SYSTEM, *beneath_home(own, home_folder() or Path("/"))]
+    paths = [*SYSTEM, *beneath_home(_installed(line[0]), home_folder() or Path("/"))]
     kept = private_dir("zig") if compiler.name == "zig" else folder  # without a cache it compiles its libraries for 17 s
     writable = [*WRITTEN, str(folder), str(kept)]
     given = {"command": line, "readable": paths, "writable": writable, "memory": MEMORY, "seconds": SECONDS}
@@ -97,6 +95,13 @@ def _run(compiler: Compiler, line: list[str], folder: Path) -> None:
     if process.returncode != 0:
         words = said.replace(f"{folder}{os.sep}", "").strip()[:MOST_WORDS]
         raise CompileFailed(f"{compiler.name} failed with status {process.returncode}:\n{words}")
+
+
+def _installed(command: str) -> list[str]:
+    """Return the folders of a compiler's own files: all of PREFIX for PREFIX/bin/gcc, elsewhere the compiler's file alone."""
+    found = Path(shutil.which(command) or command)
+    files = (found.absolute(), found.resolve())
+    return [str(file.parent.parent if file.parent.name == "bin" else file) for file in files]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

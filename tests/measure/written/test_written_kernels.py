@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +142,17 @@ def test_the_compiler_reads_no_file_of_the_user(tmp_path: Path, monkeypatch: pyt
     many = "\n".join(f"#define A{i + 1}(x) A{i}(x) A{i}(x)" for i in range(40))
     with pytest.raises(CompileFailed, match=r"took more than 1 s|failed with status"):
         build_written(source(f"#define A0(x) x++;\n{many}", "long x = 0; A40(x)"))
+
+
+def test_a_compiler_outside_bin_opens_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler may read its own prefix; the folder above a lone program is not one."""
+    (tmp_path / "secret.h").write_text("canary")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "gcc").symlink_to(str(shutil.which("gcc")))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    assert build_written(source("", "gemm(a, b, c);")).library
+    with pytest.raises(CompileFailed, match="Permission denied"):
+        build_written(source(f'#include "{tmp_path}/secret.h"', ""))
 
 
 def test_symbols_of_a_library() -> None:
