@@ -17,6 +17,7 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import SWITCH, wanted
+from gensor_gym.measure.written.clocked import clocked
 from gensor_gym.measure.written.compiling import SECONDS, Refused, build_written
 
 MOST_MEMORY = 8 << 30
@@ -40,16 +41,18 @@ class WrittenTrials:
         self.hardware, self.language = hw, target_of(hw).name
         if self.language == "c" and wanted() and not landlock.version():
             raise ValueError(f"this system cannot isolate sources (no Landlock); ${SWITCH}=off runs them with your rights")
-        memory = min(MOST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-        worker = WorkerProcess(runner.name, restart_after=1, memory=memory)
-        rules = TimingRules(warmup=GPU_WARMUP) if hw.kind == "gpu" else TimingRules()
+        self._memory = min(MOST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+        worker = WorkerProcess(runner.name, restart_after=1, memory=self._memory)
+        self._rules = TimingRules(warmup=GPU_WARMUP) if hw.kind == "gpu" else TimingRules()
         compiler = build_written if self.language == "c" else CompilePool(1, SECONDS)
-        self._backend = NativeBackend(runner.name, compiler, str, rules, worker=worker)
+        self._backend = NativeBackend(runner.name, compiler, str, self._rules, worker=worker)
 
     def measure(self, kernel: Kernel, seed: int) -> Measurement:
         """Compile, verify and time one kernel. `seed` determines its inputs. Every failure is a status."""
         try:
             built = self._built(kernel)
+            if self.language == "c" and isinstance(built, Built):
+                return clocked(built, self.hardware, seed, self._rules, self._memory)
             return self._backend.trial(built, self.hardware, seed=seed, unseen=True)
         except RuntimeError as error:  # the harness failed in the worker: memory that the kernel has taken, or damage
             return Measurement(Status.CRASHED, error=str(error).partition("\n")[0], digest=kernel.digest)
