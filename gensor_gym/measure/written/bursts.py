@@ -135,7 +135,7 @@ def _table(regions: list[Region]) -> np.ndarray:
 
 
 def _parts(address: int, nbytes: int, count: int, step: int) -> np.ndarray:
-    """Return `count` parts of `nbytes` bytes, the first at `address`, each `step` bytes after the one before, uint64 [count, 2]."""
+    """Return `count` parts of `nbytes` bytes, uint64 [count, 2]: the first at `address`, the next `step` bytes further."""
     found = np.full((count, 2), nbytes, np.uint64)
     found[:, 0] = address + step * np.arange(count)
     return found

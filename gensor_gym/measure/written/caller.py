@@ -31,8 +31,7 @@ NOT_LOADED = 71
 def main(given: dict[str, Any]) -> None:
     """Map memory, start threads, give up rights, and call the kernel as often as the harness writes into the memory."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if sys.platform == "linux":
-        libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
     memory = mmap.mmap(-1, given["bytes"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for place, size in given["huge"]:
@@ -43,9 +42,10 @@ def main(given: dict[str, Any]) -> None:
     runtime = ctypes.CDLL(given["runtime"])
     settings = _with_threads(runtime, libc, given["threads"])
     os.sched_setaffinity(0, {given["cpu"]})
-    if given["seccomp"]:
-        runpy.run_path(given["seccomp"])["restrict"](True)
-    _report({"base": base, "runtime": ctypes.addressof(settings), "isolation": os.environ.get("GENSOR_GYM_ISOLATED_BY", "")})
+    isolation = os.environ.get("GENSOR_GYM_ISOLATED_BY", "")
+    if given["seccomp"] and not runpy.run_path(given["seccomp"])["restrict"](True):
+        isolation = isolation.replace("+seccomp", "")
+    _report({"base": base, "runtime": ctypes.addressof(settings), "isolation": isolation})
     orders, table = (ctypes.c_long * 2).from_address(base), ctypes.c_void_p(base + given["table"])
     while not orders[1]:
         signal.raise_signal(signal.SIGSTOP)

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,8 @@ from gensor_gym.measure.written.bursts import Bursts
 from gensor_gym.measure.written.controlled import Controlled
 from gensor_gym.measure.written.inputs import FreshInputs
 from gensor_gym.measure.written.layout import layout_of
+from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.types import Operator
 
 PROTOCOL = "outside 1"
 """Name of the timing protocol in the conditions of a measurement. Times of different protocols are never mixed."""
@@ -57,20 +58,21 @@ def clocked(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: i
 
 def _trial(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: int, folder: Path) -> Measurement:
     op, threads, digest = built.kernel.operator, target_of(hw).threads(hw), built.kernel.digest
+    assert isinstance(op, Operator)
     floor = warm_floor(op, hw)
     (draw,) = make_draws(op, seed, places=(0,))
     layout = layout_of(built.kernel, math.ceil(_MOST_SECONDS / floor))
     with pinned():
         process = Controlled(built, layout, threads, folder, memory)
         try:
-            warn_of_isolation(process.isolation if process.isolation != "none" else "")
+            warn_of_isolation(process.isolation)
             process.load()
             process.stage = "verify"
             bursts = Bursts(op, process, FreshInputs(op, draw.inputs))
             given = [array[None] for array in draw.inputs]
             bursts.run(given)
             first = bursts.call(given, 0)
-            if fault := first.damage or draw.fault(_decoded(built, first.outputs)):
+            if fault := first.damage or draw.fault(decode(first.outputs[0], op.output.dtype)):
                 return Measurement(Status.WRONG_ANSWER, error=f"before timing: {fault}", digest=digest)
             process.stage = "time"
             longer = replace(rules, sample=HAND_OVERS * process.hand_over)
@@ -88,13 +90,6 @@ def _trial(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: in
     return Measurement(Status.OK, tuple(samples), conditions, "", digest)
 
 
-def _decoded(built: Built, outputs: tuple[np.ndarray, ...]) -> Any:
-    from gensor_gym.operators.inputs import decode
-
-    found = [decode(array, tensor.dtype) for array, tensor in zip(outputs, built.kernel.operator.outputs, strict=True)]
-    return found[0] if len(found) == 1 else found
-
-
 def _conditions(built: Built, process: Controlled, threads: int, calls: int, kept: int) -> dict[str, object]:
     return {
         "device": processor_name(),
@@ -107,5 +102,5 @@ def _conditions(built: Built, process: Controlled, threads: int, calls: int, kep
         "compiler": built.compiler,
         "compile_seconds": built.compile_seconds,
         "load_average": os.getloadavg()[0],
-        "isolation": process.isolation,
+        "isolation": process.isolation or "none",
     }

@@ -8,8 +8,8 @@ output after the second.
 from __future__ import annotations
 
 import json
+import math
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -37,6 +37,8 @@ from gensor_gym.measure.written.layout import TABLE, Layout, guarded, table_of
 from gensor_gym.measure.written.memory import MemoryRefused, copy
 
 _HAND_OVERS = 25
+"""Number of bursts without calls whose median is the time of a hand-over."""
+_WATCH_SECONDS = 0.25
 _ENDED = os.WSTOPPED | os.WEXITED | os.WNOWAIT
 _LIBRARY = "kernel.so"
 
@@ -59,10 +61,11 @@ class Controlled:
             _command(folder, memory), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, cwd=folder,
             env=passed_on(os.environ), start_new_session=True,
         )  # fmt: skip
-        self._late = threading.Event()
+        self._deadline, self._late, self._closed = math.inf, False, threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
         try:
             said = self._first_report(json.dumps(given).encode())
-            self.base, self.isolation = int(said["base"]), str(said["isolation"]) or "none"
+            self.base, self.isolation = int(said["base"]), str(said["isolation"])
             self._prepare(int(said["runtime"]))
             self.hand_over = float(np.median([self.burst(0) for _ in range(_HAND_OVERS)]))
             """Seconds of a burst without calls, measured before the process has loaded the kernel."""
@@ -84,16 +87,12 @@ class Controlled:
     def burst(self, calls: int) -> float:
         """Let the process call the kernel in the first `calls` slots. Return the seconds until all its threads are stopped."""
         self.put(np.array([calls], np.int64), 0)
-        watch = threading.Timer(STAGE_SECONDS[self.stage], self._kill)
-        watch.daemon = True
-        watch.start()
-        try:
-            start = time.perf_counter()
-            os.kill(self._process.pid, signal.SIGCONT)
-            found = os.waitid(os.P_PID, self._process.pid, _ENDED)
-            seconds = time.perf_counter() - start
-        finally:
-            watch.cancel()
+        self._deadline = time.monotonic() + STAGE_SECONDS[self.stage]
+        start = time.perf_counter()
+        os.kill(self._process.pid, signal.SIGCONT)
+        found = os.waitid(os.P_PID, self._process.pid, _ENDED)
+        seconds = time.perf_counter() - start
+        self._deadline = math.inf
         if found is None or found.si_code != os.CLD_STOPPED:
             raise self._lost()
         return seconds
@@ -109,10 +108,14 @@ class Controlled:
         try:
             copy(self._process.pid, write, here, there)
         except MemoryRefused as error:
-            raise WorkerLost(Status.CRASHED, f"the worker's memory cannot be used: {error}") from None
+            if error.ended:
+                raise self._lost() from None
+            hint = "a process must be able to access its child's memory (kernel.yama.ptrace_scope 0 or 1)"
+            raise WorkerLost(Status.CRASHED, f"{error}: {hint}") from None
 
     def close(self) -> None:
         """End the process."""
+        self._closed.set()
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -125,12 +128,12 @@ class Controlled:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(given)
         self._process.stdin.close()
-        out = self._process.stdout
-        line = out.readline() if select.select([out], [], [], STAGE_SECONDS["start"])[0] else b""
-        if not line:
-            self._kill() if self._process.poll() is None else None
+        self._deadline = time.monotonic() + STAGE_SECONDS[self.stage]
+        line = self._process.stdout.readline()
+        found = os.waitid(os.P_PID, self._process.pid, _ENDED)
+        self._deadline = math.inf
+        if not line or found is None or found.si_code != os.CLD_STOPPED:
             raise self._lost()
-        os.waitid(os.P_PID, self._process.pid, _ENDED)
         said: dict[str, Any] = json.loads(line)
         return said
 
@@ -143,14 +146,18 @@ class Controlled:
                 self.put(words, place)
         self.put(np.full(self.layout.workspace.nbytes, 0xFF, np.uint8), self.layout.workspace.place)
 
-    def _kill(self) -> None:
-        self._late.set()
-        self._process.kill()
+    def _watch(self) -> None:
+        """Kill the process if it passes a deadline. The caller of `burst` cannot, because it waits for the process."""
+        while not self._closed.wait(_WATCH_SECONDS):
+            if time.monotonic() > self._deadline:
+                self._late = True
+                self._process.kill()
+                return
 
     def _lost(self) -> WorkerLost:
         """Return the error that says how the process ended."""
         code = self._process.wait()
-        if self._late.is_set():
+        if self._late:
             said = f"no progress within {STAGE_SECONDS[self.stage]:g} s in stage {self.stage}; worker killed"
             return WorkerLost(Status.TIMEOUT, said)
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 600))

@@ -1,7 +1,7 @@
 """Memory of the process that calls a source: several sets of inputs and outputs, a workspace, and a table of calls.
 
-Each set (slot) has its own inputs and outputs, so that a burst of calls sees no input twice. Every buffer lies between guard words
-and unmapped pages, as those of `devices/buffers.py` do, and begins where those begin:
+Each set (slot) has its own inputs and outputs, so that a burst of calls sees no input twice. Every buffer lies between guard
+words and unmapped pages, as those of `devices/buffers.py` do, and begins where those begin:
 
     [orders, table of calls][unmapped page][guard words .. ][data][guard words, < 64 bytes][unmapped page][guard words ..
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import sys
 
 import numpy as np
@@ -15,7 +17,11 @@ AVAILABLE = sys.platform == "linux" and hasattr(_libc, "process_vm_writev")
 
 
 class MemoryRefused(Exception):
-    """The system does not let this process copy, or the other process has unmapped the memory."""
+    """The system does not let this process copy, the other process has unmapped the memory, or it has ended (`ended`)."""
+
+    def __init__(self, call: str, code: int) -> None:
+        super().__init__(f"{call}: {os.strerror(code)}")
+        self.ended = code == errno.ESRCH
 
 
 def copy(pid: int, write: bool, here: np.ndarray, there: np.ndarray) -> None:
@@ -34,7 +40,7 @@ def copy(pid: int, write: bool, here: np.ndarray, there: np.ndarray) -> None:
             addresses = [(ctypes.c_void_p(part.ctypes.data), ctypes.c_ulong(len(part))) for part in left]
             count = call(pid, *addresses[0], *addresses[1], ctypes.c_ulong(0))
             if count <= 0:
-                raise MemoryRefused(f"{'process_vm_writev' if write else 'process_vm_readv'}: error {ctypes.get_errno()}")
+                raise MemoryRefused(call.__name__, ctypes.get_errno())
             done += count
 
 
