@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import wanted
 from gensor_gym.measure.workers.trial import LaunchError
 from gensor_gym.measure.written import caller
-from gensor_gym.measure.written.layout import TABLE, Layout, guarded, table_of
+from gensor_gym.measure.written.layout import GUARD, TABLE, Layout, guarded, table_of
 from gensor_gym.measure.written.memory import MemoryRefused, copy
 
 _HAND_OVERS = 25
@@ -140,10 +139,12 @@ class Controlled:
     def _prepare(self, runtime: int) -> None:
         """Write the table of calls, the guard words and the workspace's first content."""
         self.put(table_of(self.layout, self.base, runtime), TABLE)
-        flat: Sequence[Any] = [self.layout.workspace, *sum(self.layout.inputs, []), *sum(self.layout.outputs, [])]
-        for place, words in guarded(flat):
-            if len(words):
-                self.put(words, place)
+        flat = [region for slot in (*self.layout.inputs, *self.layout.outputs) for region in slot]
+        places = guarded([self.layout.workspace, *flat])
+        words = np.full(int(places[:, 1].max()), GUARD, np.uint8)
+        here = places.copy()
+        here[:, 0] = words.ctypes.data
+        self.copy(True, here, places)
         self.put(np.full(self.layout.workspace.nbytes, 0xFF, np.uint8), self.layout.workspace.place)
 
     def _watch(self) -> None:

@@ -116,11 +116,10 @@ def intact(region: Region, content: np.ndarray) -> bool:
     return bool((content[:front] == GUARD).all() and (content[front + region.nbytes :] == GUARD).all())
 
 
-def guarded(regions: Sequence[Region]) -> list[tuple[int, np.ndarray]]:
-    """Return (place, bytes) of the guard words on both sides of each buffer."""
+def guarded(regions: Sequence[Region]) -> np.ndarray:
+    """Return places and numbers of bytes of the guard words on both sides of each buffer, uint64 [parts, 2]."""
     found = []
     for region in regions:
-        end = region.place + region.nbytes
-        for place, stop in ((region.start, region.place), (end, region.start + region.size)):
-            found.append((place, np.full(stop - place, GUARD, np.uint8)))
-    return found
+        end, last = region.place + region.nbytes, region.start + region.size
+        found += [(region.start, region.place - region.start), (end, last - end)]
+    return np.array([part for part in found if part[1]], np.uint64)

@@ -83,7 +83,7 @@ def controlled(tmp_path: Path) -> Iterator[Controlled]:
 
 
 def state_of(folder: Path) -> str:
-    """The letter of a process's or thread's state in its folder of /proc: T if it is stopped, Z if nobody has asked how it ended."""
+    """The letter of the state of a process or thread, from its folder of /proc: T if stopped, Z if ended and not waited for."""
     return folder.joinpath("stat").read_text().rsplit(")", 1)[-1].split()[0]
 
 

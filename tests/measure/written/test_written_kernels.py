@@ -13,6 +13,7 @@ from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Launch
 from gensor_gym.measure.isolation import landlock
 from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.stats.unseen import fault_of_calls
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.written import compiling, trials
@@ -110,6 +111,14 @@ def test_kernels_in_cuda_have_an_entry_and_a_launch() -> None:
         kernel_of(GEMM, h200, "__device__ void mine() {}", Options())
     with pytest.raises(ValueError, match="sources are accepted in c and cuda"):
         kernel_of(GEMM, hardware.get("mi300x"), text, Options())
+
+
+def test_kept_results_are_found_where_a_worker_has_the_clock() -> None:
+    """As for sources in CUDA C."""
+    backend = cpu_backend()
+    found = backend.trial(build_written(written(ATTACKS["keeps its results"])), hardware.get("host"), seed=3, unseen=True)
+    backend.close()
+    assert found.status is Status.IMPLAUSIBLE and "the kernel keeps results" in found.error
 
 
 def test_calls_that_are_too_fast_when_repeated() -> None:
