@@ -56,9 +56,17 @@ class Attack(NamedTuple):
 
 WRONG, CRASHED, ILLEGAL, OK, TIMEOUT = Status.WRONG_ANSWER, Status.CRASHED, Status.ILLEGAL, Status.OK, Status.TIMEOUT
 KEPT = "static float kept_a[48 * 64], kept_b[64 * 40], kept_c[48 * 40]; static long calls;"
+KNOWN = "static struct { float a[48 * 64], b[64 * 40], c[48 * 40]; } known[32]; static long calls;"
 KEEPS = """
-    if (memcmp(a, kept_a, sizeof kept_a) || memcmp(b, kept_b, sizeof kept_b)) gemm(a, b, kept_c);
-    memcpy(kept_a, a, sizeof kept_a), memcpy(kept_b, b, sizeof kept_b), memcpy(c, kept_c, sizeof kept_c);
+    for (int i = 0; i < 32; i++)
+        if (!memcmp(a, known[i].a, sizeof known[i].a) && !memcmp(b, known[i].b, sizeof known[i].b)) {
+            memcpy(c, known[i].c, sizeof known[i].c);
+            return;
+        }
+    gemm(a, b, c);
+    const long new = calls++ % 32;
+    memcpy(known[new].a, a, sizeof known[0].a), memcpy(known[new].b, b, sizeof known[0].b);
+    memcpy(known[new].c, c, sizeof known[0].c);
 """
 BACKGROUND = """
 static void *back[5];
@@ -144,7 +152,7 @@ TRIES = """
 ATTACKS = {
     "is right": Attack("gemm(a, b, c);", OK),
     # in vain: right, and not faster
-    "keeps its results": Attack(KEEPS, OK, helpers=KEPT),
+    "keeps its results": Attack(KEEPS, OK, helpers=KNOWN),
     "sees that an answer stands": Attack("if (c[0] != c[0]) gemm(a, b, c);", OK),
     "moves the clock on the stack": Attack("gemm(a, b, c); turn_clock();", OK, helpers=STACK),
     "flushes small numbers to zero": Attack("_mm_setcsr(0x9fc0); gemm(a, b, c);", OK, helpers="#include <immintrin.h>"),
