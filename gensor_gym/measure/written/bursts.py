@@ -1,4 +1,4 @@
-"""Bursts of calls on new inputs as a timer (`stats/timing.py`), of which some calls are kept and verified afterwards.
+"""Time bursts of calls on new inputs (a timer of `stats/timing.py`); keep some of the calls, and verify them afterwards.
 
 A burst of n calls has n sets of inputs, and outputs filled with NaN bytes. Its time, less the time of a burst without calls, is
 divided by n. Of each burst at most `PICKED` calls are picked at random after it has ended; of all picked calls at most `KEPT`
@@ -24,16 +24,16 @@ PICKED, KEPT = 4, 64
 KEPT_BYTES = 256 << 20
 """Largest number of bytes of the kept calls, unless there are three or fewer."""
 WHOLE = 2
-"""Number of kept calls whose outputs are compared with a reference as a whole. Of the others some random elements are."""
+"""Number of kept calls whose outputs are compared with a reference as a whole. Some random elements of the others are."""
 _SMALL_FLOPS = 5e5
 """Largest number of operations of a reference that is computed as a whole for each kept call. It takes 0.3 ms (Zen 4)."""
 _TERMS = 1 << 15
-"""Number of terms of the sums that are computed for the random elements of a kept call, of which there are 4 to 64."""
+"""Number of terms of the sums that are computed for the random elements of a kept call. There are 4 to 64 elements."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """Inputs and outputs of one call, and what the kernel damaged beside them (empty if nothing)."""
+    """Inputs and outputs of one call, and a message about damage to inputs or guard words (empty if none)."""
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[np.ndarray, ...]
