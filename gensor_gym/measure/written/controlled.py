@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.codegen.runtime.threads import runtime_library
+from gensor_gym.foreign.jsons import parse_object
 from gensor_gym.measure.isolation import launch, seccomp
 from gensor_gym.measure.isolation.environment import passed_on
 from gensor_gym.measure.isolation.readable import WRITTEN, readable
@@ -133,8 +134,7 @@ class Controlled:
         self._deadline = math.inf
         if not line or found is None or found.si_code != os.CLD_STOPPED:
             raise self._lost()
-        said: dict[str, Any] = json.loads(line)
-        return said
+        return parse_object(line.decode())
 
     def _prepare(self, runtime: int) -> None:
         """Write the table of calls, the guard words and the workspace's first content."""
