@@ -25,6 +25,8 @@ KEPT_BYTES = 256 << 20
 """Largest number of bytes of the kept calls, unless there are three or fewer."""
 WHOLE = 2
 """Number of kept calls whose outputs are compared with a reference as a whole. Some random elements of the others are."""
+_FILL = 1 << 16
+"""Number of NaN bytes that are copied at once."""
 _SMALL_FLOPS = 5e5
 """Largest number of operations of a reference that is computed as a whole for each kept call. It takes 0.3 ms (Zen 4)."""
 _TERMS = 1 << 15
@@ -47,8 +49,8 @@ class Bursts:
         self._op, self._process, self._fresh = op, process, fresh
         layout = process.layout
         self._places = [_table([slot[i] for slot in layout.inputs]) for i in range(len(op.inputs))]
-        self._filled = [_table([slot[i] for slot in layout.outputs]) for i in range(len(op.outputs))]
-        self._nan = np.full(max(region.nbytes for region in layout.outputs[0]), 0xFF, np.uint8)
+        self._filled = [np.concatenate([_pieces(region) for region in slot]) for slot in layout.outputs]
+        self._nan = np.full(_FILL, 0xFF, np.uint8)
         self._rng = np.random.default_rng()
         self._most = max(3, min(KEPT, KEPT_BYTES // sum(r.nbytes for r in (*layout.inputs[0], *layout.outputs[0]))))
         self._picked = 0
@@ -69,9 +71,10 @@ class Bursts:
         """Call the kernel once on each of some inputs, arrays [calls, *shape]. Return the seconds without the hand-over."""
         count = len(given[0])
         here = [_parts(array.ctypes.data, array.nbytes // count, count, array.nbytes // count) for array in given]
-        here += [_parts(self._nan.ctypes.data, int(table[0, 1]), count, 0) for table in self._filled]
-        places = [table[:count] for table in (*self._places, *self._filled)]
-        self._process.copy(True, np.concatenate(here), np.concatenate(places))
+        filled = np.concatenate(self._filled[:count])
+        here.append(filled.copy())
+        here[-1][:, 0] = self._nan.ctypes.data
+        self._process.copy(True, np.concatenate(here), np.concatenate([*(table[:count] for table in self._places), filled]))
         return max(0.0, self._process.burst(count) - self._process.hand_over)
 
     def call(self, given: list[np.ndarray], slot: int) -> Call:
@@ -132,6 +135,12 @@ def _data(region: Region, pages: np.ndarray) -> np.ndarray:
 def _table(regions: list[Region]) -> np.ndarray:
     """Return places and numbers of bytes of buffers, uint64 [buffers, 2]."""
     return np.array([[region.place, region.nbytes] for region in regions], np.uint64)
+
+
+def _pieces(region: Region) -> np.ndarray:
+    """Return places and numbers of bytes of a buffer's data in pieces of at most `_FILL` bytes, uint64 [pieces, 2]."""
+    first = np.arange(0, region.nbytes, _FILL)
+    return np.stack([region.place + first, np.minimum(_FILL, region.nbytes - first)], axis=1).astype(np.uint64)
 
 
 def _parts(address: int, nbytes: int, count: int, step: int) -> np.ndarray:

@@ -32,8 +32,8 @@ def main(given: dict[str, Any]) -> None:
     """Map memory, start threads, give up rights, and call the kernel as often as the harness writes into the memory."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
-    memory = mmap.mmap(-1, given["bytes"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    memory = mmap.mmap(-1, given["bytes"] + given["aligned"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    base = -(-ctypes.addressof(ctypes.c_char.from_buffer(memory)) // given["aligned"]) * given["aligned"]
     for place, size in given["huge"]:
         libc.madvise(ctypes.c_void_p(base + place), ctypes.c_size_t(size), _HUGE_PAGES)
     for place, size in given["closed"]:

@@ -34,8 +34,11 @@ from gensor_gym.operators.types import Operator
 
 PROTOCOL = "outside 1"
 """Name of the timing protocol in the conditions of a measurement. Times of different protocols are never mixed."""
-HAND_OVERS = 20
-"""Duration of a sample in hand-overs, the time of a burst without calls. A source that hands over in no time gains one."""
+HAND_OVERS = 8
+"""Smallest duration of a sample on one thread in hand-overs, the time of a burst without calls. More calls in a burst would need
+more memory than a second-level cache has. With several threads a sample also lasts `TimingRules.sample`, because they wake up at
+each burst.
+"""
 _MOST_SECONDS = 1e-3
 """Duration of a sample for which there are slots enough, if calls take as long as the roofline floor."""
 
@@ -75,9 +78,9 @@ def _trial(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: in
             if fault := first.damage or draw.fault(decode(first.outputs[0], op.output.dtype)):
                 return Measurement(Status.WRONG_ANSWER, error=f"before timing: {fault}", digest=digest)
             process.stage = "time"
-            longer = replace(rules, sample=HAND_OVERS * process.hand_over)
+            shortest = max(HAND_OVERS * process.hand_over, rules.sample if threads > 1 else 0.0)
             with timing_lock(""):
-                samples, calls = take_samples(bursts.time, longer, called=1)
+                samples, calls = take_samples(bursts.time, replace(rules, sample=shortest), called=1)
         finally:
             process.close()
     if fault := bursts.fault():

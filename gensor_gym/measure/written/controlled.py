@@ -33,7 +33,7 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import wanted
 from gensor_gym.measure.workers.trial import LaunchError
 from gensor_gym.measure.written import caller
-from gensor_gym.measure.written.layout import GUARD, TABLE, Layout, guarded, table_of
+from gensor_gym.measure.written.layout import GUARD, HUGE_PAGE, TABLE, Layout, guarded, table_of
 from gensor_gym.measure.written.memory import MemoryRefused, copy
 
 _HAND_OVERS = 25
@@ -54,7 +54,7 @@ class Controlled:
             "bytes": layout.bytes, "closed": layout.closed, "huge": layout.huge, "table": TABLE, "slots": layout.slots,
             "runtime": str(runtime_library()), "threads": threads, "cpu": min(os.sched_getaffinity(0)),
             "seccomp": seccomp.__file__ if wanted() else "", "library": str(folder / _LIBRARY),
-            "entry": built.kernel.launches[0].entry,
+            "aligned": HUGE_PAGE, "entry": built.kernel.launches[0].entry,
         }  # fmt: skip
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(

@@ -20,6 +20,10 @@ _UNIFORM, _NORMAL = 0.6 * 3**0.5 * 2.0**-31, 0.8
 _BLENDED = ("float32", "float16", "bfloat16")
 
 
+_CHUNK = 1 << 16
+"""Number of elements that are drawn at once. Larger arrays would evict the kernel's buffers from the processor's caches."""
+
+
 class FreshInputs:
     """Draws inputs of an operator. `drawn` are inputs of one draw, whose numbers are used again."""
 
@@ -27,31 +31,38 @@ class FreshInputs:
         self._op = op
         special = bool(getattr(op, "spreads", {})) or bool(op.id_limits)
         self._simple = not special and all(t.dtype in (*_BLENDED, "int8") for t in op.inputs)
-        self._normal: list[np.ndarray] = []
-        for tensor, array in zip(op.inputs, drawn, strict=True):
+        self._room = [np.empty(0, np.float32) for _ in op.inputs]
+        self._normal = [np.empty(0, np.float32) for _ in op.inputs]
+        for number, (tensor, array) in enumerate(zip(op.inputs, drawn, strict=True)):
             if self._simple and tensor.dtype != "int8":
-                once = decode(array, tensor.dtype).astype(np.float32).reshape(-1) * np.float32(_NORMAL)
-                self._normal.append(np.concatenate([once, once]))
-            else:
-                self._normal.append(np.empty(0, np.float32))
+                values = decode(array.reshape(-1)[:_CHUNK], tensor.dtype).astype(np.float32)
+                self._normal[number] = np.resize(values * np.float32(_NORMAL), 2 * _CHUNK)
 
     def draw(self, calls: int) -> list[np.ndarray]:
-        """Return new inputs of `calls` calls: for each input an array [calls, *shape]."""
+        """Return new inputs of `calls` calls: for each input an array [calls, *shape]. The next draw may overwrite it."""
         random = np.random.SFC64(secrets.randbits(128))
         if not self._simple:
             sets = [random_inputs(self._op, np.random.Generator(random)) for _ in range(calls)]
             return [np.stack(arrays) for arrays in zip(*sets, strict=True)]
         found = []
-        for tensor, normal in zip(self._op.inputs, self._normal, strict=True):
-            shape, size = (calls, *tensor.shape), len(normal) // 2
+        for number, tensor in enumerate(self._op.inputs):
+            count = calls * int(np.prod(tensor.shape))
             if tensor.dtype == "int8":
-                count = calls * int(np.prod(tensor.shape))
-                found.append(random.random_raw(-(-count // 8)).view(np.int8)[:count].reshape(shape))
-                continue
-            whole = random.random_raw(-(-calls * size // 2)).view(np.int32)[: calls * size].reshape(calls, size)
-            values = np.empty((calls, size), np.float32)
-            np.multiply(whole, np.float32(_UNIFORM), out=values, dtype=np.float32, casting="unsafe")
-            first = secrets.randbelow(size)
-            values += normal[first : first + size]
-            found.append(encode(values, tensor.dtype).reshape(shape))
+                values = random.random_raw(-(-count // 8)).view(np.int8)[:count]
+            else:
+                values = encode(self._blended(number, count, random), tensor.dtype)
+            found.append(values.reshape(calls, *tensor.shape))
         return found
+
+    def _blended(self, number: int, count: int, random: np.random.SFC64) -> np.ndarray:
+        """Return `count` new float32 of an input. They are in memory that is used again."""
+        if len(self._room[number]) < count:
+            self._room[number] = np.empty(count, np.float32)
+        values = self._room[number][:count]
+        for first in range(0, count, _CHUNK):
+            part = values[first : first + _CHUNK]
+            whole = random.random_raw(-(-len(part) // 2)).view(np.int32)[: len(part)]
+            np.multiply(whole, np.float32(_UNIFORM), out=part, dtype=np.float32, casting="unsafe")
+            place = secrets.randbelow(_CHUNK)
+            part += self._normal[number][place : place + len(part)]
+        return values

@@ -21,8 +21,11 @@ from gensor_gym.operators.types import ARRAY_DTYPE
 
 PAGE = mmap.PAGESIZE
 GUARD = 0xA5
-_HUGE = 4 << 20
-"""Number of bytes from which a buffer gets huge pages."""
+HUGE_PAGE = 2 << 20
+_HUGE = 128 << 10
+"""Number of bytes from which a buffer gets huge pages. The harness works on the same processor between bursts, and evicts small
+pages from the table of translations (TLB): a kernel that reads 8 MB then took 2.6 times as long (Zen 4, virtual).
+"""
 MOST_SLOTS = 256
 MOST_BYTES = 32 << 20
 """Largest number of slots, and of their bytes if there are several."""
@@ -61,12 +64,15 @@ class Layout:
     def add(self, nbytes: int, past: int) -> Region:
         """Place a buffer of `nbytes` bytes that begin `past` bytes after a cache line, and an unmapped page behind it."""
         lines = -(-(past + nbytes) // ALIGN) * ALIGN
-        pages = -(-max(lines, 1) // PAGE)
-        pages += pages * PAGE - lines < ALIGN
-        region = Region(self.bytes, pages * PAGE, self.bytes + pages * PAGE - lines + past, nbytes)
         if nbytes >= _HUGE:
-            self.huge.append((region.start, region.size))
-        self.bytes += region.size
+            first = -(-self.bytes // HUGE_PAGE) * HUGE_PAGE
+            self.bytes = first + -(-(lines + PAGE) // HUGE_PAGE) * HUGE_PAGE
+            self.huge.append((first, self.bytes - first))
+        else:
+            self.bytes += -(-(lines + ALIGN) // PAGE) * PAGE
+        place = self.bytes - lines + past
+        start = (place - ALIGN) // PAGE * PAGE
+        region = Region(start, self.bytes - start, place, nbytes)
         self.close()
         return region
 
