@@ -39,9 +39,10 @@ def main(given: dict[str, Any]) -> None:
     for place, size in given["closed"]:
         if libc.mprotect(ctypes.c_void_p(base + place), ctypes.c_size_t(size), 0) != 0:
             raise OSError(ctypes.get_errno(), "mprotect of a guard page failed")
+    os.sched_setaffinity(0, given["cpus"])  # the harness has started this process from a single processor
     runtime = ctypes.CDLL(given["runtime"])
     settings = _with_threads(runtime, libc, given["threads"])
-    os.sched_setaffinity(0, {given["cpu"]})
+    os.sched_setaffinity(0, {min(given["cpus"])})
     isolation = os.environ.get("GENSOR_GYM_ISOLATED_BY", "")
     if given["seccomp"] and not runpy.run_path(given["seccomp"])["restrict"](True):
         isolation = isolation.replace("+seccomp", "")

@@ -65,8 +65,9 @@ def _trial(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: in
     floor = warm_floor(op, hw)
     (draw,) = make_draws(op, seed, places=(0,))
     layout = layout_of(built.kernel, math.ceil(_MOST_SECONDS / floor))
+    cpus = os.sched_getaffinity(0)
     with pinned():
-        process = Controlled(built, layout, threads, folder, memory)
+        process = Controlled(built, layout, threads, cpus, folder, memory)
         try:
             warn_of_isolation(process.isolation)
             process.load()

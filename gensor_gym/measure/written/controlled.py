@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,16 @@ _LIBRARY = "kernel.so"
 class Controlled:
     """A stopped process with a kernel's buffers, its `layout`. WorkerLost from any method if the process ends or hangs."""
 
-    def __init__(self, built: Built, layout: Layout, threads: int, folder: Path, memory: int) -> None:
-        """Start the process, without loading the kernel. `folder` is a new folder; `memory` is the limit of its allocations."""
+    def __init__(self, built: Built, layout: Layout, threads: int, cpus: Collection[int], folder: Path, memory: int) -> None:
+        """Start the process, without loading the kernel. Its threads use the processors `cpus`.
+
+        `folder` is a new folder; `memory` is the limit of the process's allocations.
+        """
         self.layout, self.stage = layout, "start"
         (folder / _LIBRARY).write_bytes(built.library)
         given = {
             "bytes": layout.bytes, "closed": layout.closed, "huge": layout.huge, "table": TABLE, "slots": layout.slots,
-            "runtime": str(runtime_library()), "threads": threads, "cpu": min(os.sched_getaffinity(0)),
+            "runtime": str(runtime_library()), "threads": threads, "cpus": sorted(cpus),
             "seccomp": seccomp.__file__ if wanted() else "", "library": str(folder / _LIBRARY),
             "aligned": HUGE_PAGE, "entry": built.kernel.launches[0].entry,
         }  # fmt: skip

@@ -77,7 +77,7 @@ def controlled(tmp_path: Path) -> Iterator[Controlled]:
     """A process whose kernel leaves a spinning thread behind that waits for new inputs."""
     attack = Attack("leave(runtime); gemm(a, b, c); next_b = b, next_c = c, next_a = a;", OK, later=BACKGROUND)
     built = build_written(written(attack))
-    process = Controlled(built, layout_of(built.kernel, 8), 2, tmp_path, 0)
+    process = Controlled(built, layout_of(built.kernel, 8), 2, os.sched_getaffinity(0), tmp_path, 0)
     yield process
     process.close()
 
@@ -96,6 +96,8 @@ def test_all_threads_are_stopped_between_bursts(controlled: Controlled) -> None:
         assert bursts.time(calls) > 0
         states = [state_of(task) for task in Path(f"/proc/{pid}/task").iterdir()]
         assert set(states) == {"T"} and len(states) >= 2
+    allowed = [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()]
+    assert max(map(len, allowed)) >= len(os.sched_getaffinity(0)) - 1, "threads of the pool share the first processor"
 
 
 def test_a_process_that_ends_is_named(controlled: Controlled) -> None:
@@ -115,7 +117,7 @@ def test_a_stopped_process_ends_with_the_harness(tmp_path: Path) -> None:
         from gensor_gym.measure.written.layout import layout_of
         from tests.support.written_attacks import ATTACKS, written
         built = build_written(written(ATTACKS["is right"]))
-        process = Controlled(built, layout_of(built.kernel, 8), 1, Path({str(tmp_path)!r}), 0)
+        process = Controlled(built, layout_of(built.kernel, 8), 1, [0], Path({str(tmp_path)!r}), 0)
         print(process._process.pid, flush=True)
         os.kill(os.getpid(), 9)
     """
