@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from gensor_gym import hardware as machines
 from gensor_gym.env.episodes.single import check_render_mode
 from gensor_gym.env.kernel.episode import TextEpisode
 from gensor_gym.env.kernel.grammar import Command, names_of, parse
@@ -20,9 +21,8 @@ from gensor_gym.graph.compiling.early import at_once
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.written.alike import alike
 from gensor_gym.measure.written.text import MOST_CHARACTERS, kernel_of
-from gensor_gym.measure.written.trials import WrittenTrials
 
 CHARACTERS = frozenset(map(chr, (9, 10, *range(32, 127))))
 """Characters of observations and actions: printable ASCII, line breaks and tabs."""
@@ -63,7 +63,8 @@ class KernelEnv(TextSpec, gymnasium.Env):
 
     ## Arguments
     operator, hardware, backend, space, discount, step_cost, shaping as of `Construct-v0`; turns; render_mode. Sources need a
-    backend that runs kernels: `cpu`, `cuda` or `auto`.
+    backend that runs kernels: `cpu`, `cuda` or `auto`. In C, schedules and sources are then timed by one clock, outside the
+    kernel's process, with new inputs for each call (`measure/written`).
 
     ## Version History
     v0: first version. It may change; sources in CUDA C have not run on a GPU.
@@ -87,11 +88,12 @@ class KernelEnv(TextSpec, gymnasium.Env):
         check_render_mode(render_mode, self.metadata["render_modes"])
         if not isinstance(turns, int) or turns < 1:
             raise ValueError(f"turns {turns!r}: expected a whole number from 1")
+        final, self._trials = alike(backend, machines.get(hardware))
         self.episode = TextEpisode(
-            operator, hardware, backend, space, discount=discount, step_cost=step_cost, shaping=shaping, reward="best_so_far"
+            operator, hardware, final, space, discount=discount, step_cost=step_cost, shaping=shaping, reward="best_so_far"
         )
         self.turns, self.render_mode = turns, render_mode
-        self.sources = isinstance(self.episode.final.backend, NativeBackend)
+        self.sources = self._trials is not None
         """Whether sources are accepted."""
         text = gymnasium.spaces.Text
         self.action_space = text(MOST_CHARACTERS + 1024, min_length=0, charset=CHARACTERS)
@@ -101,7 +103,6 @@ class KernelEnv(TextSpec, gymnasium.Env):
         self.said = ""
         """The answer to the last action."""
         self._turn, self._reward = 0, 0.0
-        self._trials: WrittenTrials | None = None
         self._known: dict[tuple[str, str], Measurement] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -158,11 +159,10 @@ class KernelEnv(TextSpec, gymnasium.Env):
 
     def _source(self, command: Command, info: dict[str, Any]) -> tuple[float, str]:
         """Compile, verify and time a source. Return (reward, answer)."""
-        if not self.sources:
+        if self._trials is None:
             raise ValueError(f"backend {self.episode.final.name} times no sources: make the environment with backend='auto'")
         graph = self.episode.graph
         kernel = kernel_of(graph.operator, graph.hardware, command.source, command.options)
-        self._trials = self._trials or WrittenTrials(graph.hardware)
         key = str(graph.operator), kernel.digest
         if key not in self._known:
             self._known[key] = self._trials.measure(kernel, secrets.randbits(31))

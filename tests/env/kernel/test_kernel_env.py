@@ -18,7 +18,10 @@ from gensor_gym.env.kernel.env import KernelEnv
 from gensor_gym.env.kernel.grammar import Command, names_of, parse
 from gensor_gym.env.kernel.task import reference_text, task_text
 from gensor_gym.env.reward import final_reward
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.written.clocked import PROTOCOL
 from gensor_gym.measure.written.text import Options
+from gensor_gym.measure.written.trials import WrittenTrials
 
 GEMM = operators.gemm(m=64, n=48, k=80).with_epilogue("bias", "relu")
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "examples" / "kernel_agent.py"
@@ -180,4 +183,18 @@ def test_a_source_is_verified_timed_and_known_again() -> None:
     assert "kernel.c:" in env.said and env.step("source\n#include <stdio.h>")[1] == pytest.approx(-0.001)
     assert "headers that a source may include" in env.said
     assert env.step("stop")[4]["best"] == env.best.text
+    env.close()
+
+
+def test_schedules_and_sources_have_one_clock() -> None:
+    """A schedule is timed as its kernel is when sent as a source; else kernels limited by memory would not compare."""
+    env = KernelEnv(operators.elementwise("relu", 6144), backend="cpu", turns=6)
+    env.reset(seed=0)
+    info = env.step("measure")[4]
+    assert info["paid_status"] == "OK" and "OK: the schedule takes" in env.said
+    graph = env.episode.graph
+    (found,) = env.episode.final.backend.measure(graph.operator, [env.episode.schedule], graph.hardware)
+    kernel = make_kernel(graph.operator, env.episode.schedule, graph.hardware)
+    given = WrittenTrials(graph.hardware).measure(kernel, seed=1)
+    assert found.conditions["protocol"] == given.conditions["protocol"] == PROTOCOL and found.digest == given.digest
     env.close()
