@@ -25,7 +25,8 @@ WORK = ROOT / "build" / "wheels"
 CONSTRAINTS = ROOT / "constraints.txt"
 PACKAGES = ("gensor_gym", "agents", "experiments", "conf")
 BESIDE = (
-    "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "constraints.txt",
+    "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md",
+    "RELEASE_NOTES.md", "constraints.txt",
 )  # fmt: skip
 ALONE = ("cuda12", "rllib", "ray-sweeps")
 """Extras that are installed without constraints.txt (docs/start.md)."""
@@ -113,7 +114,8 @@ def build(repository: str) -> None:
 def resolve(python: str) -> None:
     """Resolve all extras together under constraints.txt, then each of ALONE without it, for one version of Python."""
     version = call(python, "-c", "import platform; print(platform.python_version())").strip()
-    line: list[str | Path] = [tools() / "uv", "pip", "compile", "-q", "--python-version", version, WORK / "tree" / "pyproject.toml"]
+    project = WORK / "tree" / "pyproject.toml"
+    line: list[str | Path] = [tools() / "uv", "pip", "compile", "-q", "--python-version", version, project]
     together = [part for name in PROJECT["optional-dependencies"] if name not in ALONE for part in ("--extra", name)]
     call(*line, *together, "-c", CONSTRAINTS)
     for name in ALONE:
@@ -124,14 +126,15 @@ def install(python: str, home: Path, torch: bool) -> Path:
     """Return the Python of a new environment with gensor_gym installed by name, and extra `lab`, if needed without torch."""
     shutil.rmtree(home, ignore_errors=True)
     call(python, "-m", "venv", home)
-    line: list[str | Path] = [home / "bin" / "python", "-m", "pip", "install", "-q", "-c", CONSTRAINTS, "--find-links", WORK / "dist"]
+    made = home / "bin" / "python"
+    line: list[str | Path] = [made, "-m", "pip", "install", "-q", "-c", CONSTRAINTS, "--find-links", WORK / "dist"]
     wanted = [f"gensor_gym[lab]=={PROJECT['version']}"]
     if not torch:
         lab = PROJECT["optional-dependencies"]["lab"]
         wanted = [f"gensor_gym=={PROJECT['version']}", *(need for need in lab if re.split(r"[>=<]", need)[0] not in OF_TORCH)]
     call(*line, *wanted)
-    call(home / "bin" / "python", "-m", "pip", "check")
-    return home / "bin" / "python"
+    call(made, "-m", "pip", "check")
+    return made
 
 
 def use(python: Path, folder: Path) -> None:
