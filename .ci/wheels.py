@@ -47,8 +47,8 @@ def description(readme: str, repository: str) -> str:
     Without a repository's address, links become plain text, and pictures go with their captions, because relative ones are dead
     there.
     """
-    if CLONE not in readme:
-        raise ValueError(f"README.md: expected the lines {CLONE!r}")
+    if CLONE not in readme and INSTALL not in readme:
+        raise ValueError(f"README.md: expected the lines {CLONE!r} or {INSTALL!r}")
     place = f"{repository}/blob/v{PROJECT['version']}/"
     text = readme.replace(CLONE, INSTALL)
     raw = f"{repository}/raw/v{PROJECT['version']}/"

@@ -50,6 +50,18 @@ def test_every_page_is_in_the_menu_once(config: dict[str, Any]) -> None:
         assert (ROOT / path.removeprefix("repository/")).is_file(), path
 
 
+VERDICT = re.compile(r"faster|slower|beat|regret|wrong|Yes|No\b")
+
+
+def test_pages_of_results_begin_with_their_verdict(config: dict[str, Any]) -> None:
+    """The first sentence after the title says what came out, and asks nothing."""
+    (pages,) = [entry["Results"] for entry in config["nav"] if "Results" in entry]
+    for page in pages:
+        path = ROOT / page.removeprefix("repository/") if page.startswith("repository/") else DOCS / page
+        first = re.split(r"(?<=[.?])\s", path.read_text(encoding="utf-8").split("\n\n", 2)[1])[0]
+        assert VERDICT.search(first) and not first.endswith("?"), (page, first)
+
+
 def test_folders_of_pages_are_small() -> None:
     folders = [DOCS, *(path for path in DOCS.rglob("*") if path.is_dir() and path.name != "__pycache__")]
     assert {str(folder) for folder in folders if sum(path.is_file() for path in folder.iterdir()) > MOST} == set()

@@ -23,6 +23,7 @@ from agents.runs.files import make_folder, write_text
 from agents.runs.sheets.cells import Given, percent_interval
 from agents.training import curves
 from experiments.comparison.table import COLUMNS, cells
+from experiments.comparison.winners import overall_sentence, sentence, source, winner
 from experiments.reports import page as plots
 from experiments.reports.page import Page, from_markdown, table
 from gensor_gym.foreign import read_json
@@ -69,7 +70,25 @@ def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
         mine = [point for point in points if point["hardware"] == hardware]
         tasks = list(dict.fromkeys(point["task"] for point in mine))[:MOST]
         parts += [f"<h3>{html.escape(hardware)}</h3>", page.plot(plots.times([p for p in mine if p["task"] in tasks]))]
-    return "".join(parts) + table(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+    won = "".join(winners(folder, summary) for folder, summary in found.items())
+    return won + "".join(parts) + table(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+
+
+def winners(folder: Path, summary: Mapping[str, Any]) -> str:
+    """Return the HTML that comes first for a comparison: the verdict of each operator, with its schedule and source to unfold."""
+    verdict = html.escape(overall_sentence(summary).replace("**", "").replace("`", "")) if "strategies" in summary else ""
+    parts = [f"<p>{verdict}</p>"] if verdict else []
+    for operator in list(dict.fromkeys(row["operator"] for row in summary["rows"]))[:MOST]:
+        best = winner(summary, operator)
+        head = f"<strong>{html.escape(operator)}</strong> {html.escape(sentence(summary, operator))}"
+        if best is None or not best.get("schedule"):
+            parts.append(f"<p>{head}</p>")
+            continue
+        text = source(summary, best)
+        code = f"<pre>{html.escape(text)}</pre>" if text else ""
+        schedule = f"<p>Schedule <code>{html.escape(str(best['schedule']))}</code></p>"
+        parts.append(f"<details><summary>{head}</summary>{schedule}{code}</details>")
+    return f'<div class="winners"><p class="source">{html.escape(str(folder))}</p>{"".join(parts)}</div>'
 
 
 def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
