@@ -20,7 +20,7 @@ from rich.console import Console
 from agents.cli.parser import Parser
 from agents.policies.card import CARD
 from agents.runs.files import make_folder, write_text
-from agents.runs.sheets.cells import Given, percent_interval
+from agents.runs.sheets.cells import Given, as_cell, percent_interval
 from agents.training import curves
 from experiments.comparison.table import COLUMNS, cells
 from experiments.comparison.winners import overall_sentence, sentence, source, winner
@@ -71,7 +71,17 @@ def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
         tasks = list(dict.fromkeys(point["task"] for point in mine))[:MOST]
         parts += [f"<h3>{html.escape(hardware)}</h3>", page.plot(plots.times([p for p in mine if p["task"] in tasks]))]
     won = "".join(winners(folder, summary) for folder, summary in found.items())
-    return won + "".join(parts) + table(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+    return won + "".join(parts) + varying(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+
+
+def varying(head: Sequence[str], lines: Sequence[Sequence[Given]]) -> str:
+    """Return the HTML of a table without the columns whose cells are all equal, and before it a line with their values."""
+    columns = list(zip(head, zip(*lines, strict=True), strict=True)) if len(lines) > 1 else []
+    same = {name: as_cell(cells[0]).text for name, cells in columns if len({as_cell(cell).text for cell in cells}) == 1}
+    kept = [place for place, name in enumerate(head) if name not in same]
+    said = ", ".join(f"{name} {text}" for name, text in same.items() if text != "-")
+    note = f'<p class="source">All searches: {html.escape(said)}.</p>' if said else ""
+    return note + table([head[place] for place in kept], ([line[place] for place in kept] for line in lines))
 
 
 def winners(folder: Path, summary: Mapping[str, Any]) -> str:

@@ -110,6 +110,12 @@ def test_a_multirun_is_one_table(tmp_path: Path) -> None:
     assert page.count("<h2>Comparisons</h2>") == 1
     assert [f'data-value="{value}"' in page for value in (0.0001, 0.0002, 0.0003)] == [True] * 3
     assert all(f"<td>{tmp_path / str(number)}</td>" in page for number in range(3))
+    assert "All searches: operator gemm(m=8, n=8, k=8), strategy markov, gap to best +10.0 %" in page
+    assert "<th>hardware</th>" not in page and "<th>seed</th>" in page
+
+
+LARGE = str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial()).replace("1x1x1x1x1x1x1x1", "1x1x1x64x1x1x1x1", 1)
+"""A schedule with a tile of more than eight rows."""
 
 
 def test_a_comparison_begins_with_its_winner(tmp_path: Path) -> None:
@@ -133,7 +139,7 @@ def test_a_comparison_begins_with_its_winner(tmp_path: Path) -> None:
     assert sentence({"rows": [{**close, "gap_to_best": None}]}, fast["operator"]) == "No search found a kernel."
 
 
-@pytest.mark.parametrize("change", [{"operator": "nothing(m=8)"}, {"schedule": "tile=1"}, {"operator": "gemm(m=9, n=8, k=8)"}])
+@pytest.mark.parametrize("change", [{"operator": "nothing(m=8)"}, {"schedule": "tile=1"}, {"schedule": LARGE}])
 def test_a_schedule_that_is_not_of_here_has_no_source(change: dict[str, str]) -> None:
     row = {"operator": "gemm(m=8, n=8, k=8)", "schedule": str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial())}
     assert "__global__" in source({"hardware": "h200"}, row)
