@@ -98,7 +98,7 @@ def tools() -> Path:
     home = WORK / "tools"
     if not (home / "bin" / "twine").exists():
         venv.create(home, with_pip=True, clear=True)
-        call(home / "bin" / "python", "-m", "pip", "install", "-q", "build", "twine", "uv")
+        call(home / "bin" / "python", "-m", "pip", "install", "-q", "build", "twine", "uv", "readme-renderer[md]")
     return home / "bin"
 
 

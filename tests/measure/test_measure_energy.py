@@ -13,7 +13,7 @@ from gensor_gym.codegen.build import generate
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.cpu import CpuDevice
-from gensor_gym.measure.devices.energy import Rapl, used
+from gensor_gym.measure.devices.energy import Rapl, metered
 from gensor_gym.measure.devices.nvml import Nvml
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.workers.builders import build_c
@@ -47,8 +47,7 @@ def test_what_cannot_be_read_is_none(tmp_path: Path, text: str | None) -> None:
     folder = domain(tmp_path, "intel-rapl:0", "package-0", 1)
     meter = Rapl(tmp_path)
     (folder / "energy_uj").unlink() if text is None else (folder / "energy_uj").write_text(text)
-    assert meter.joules() is None and used(None, 1.0, 0.1) == {} == used(1.0, None, 0.1)
-    assert used(1.0, 1.5, 0.1) == {"energy_j": 0.5, "energy_s": 0.1}
+    assert meter.joules() is None and metered(meter.joules, lambda: 3) == (3, {})
 
 
 def test_a_gpu_says_its_energy_in_joules() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+Found = TypeVar("Found")
 PLACE = Path("/sys/devices/virtual/powercap")
 """Folder of the kernel's power capping framework. Its files are often readable by the administrator only."""
 
@@ -36,9 +40,15 @@ class Rapl:
         return sum(count + turns * (span or 0) for count, turns, span in zip(known, self._turns, self._ranges, strict=True)) / 1e6
 
 
-def used(before: float | None, after: float | None, seconds: float) -> dict[str, object]:
-    """Return the conditions `energy_j` (joules while timing) and `energy_s` (its seconds); empty without both readings."""
-    return {} if before is None or after is None else {"energy_j": after - before, "energy_s": seconds}
+def metered(joules: Callable[[], float | None], work: Callable[[], Found]) -> tuple[Found, dict[str, object]]:
+    """Do some work; return its result, and the conditions `energy_j` (joules meanwhile) and `energy_s` (its seconds).
+
+    Without a reading before and after, there are no conditions.
+    """
+    before, began = joules(), time.monotonic()
+    found = work()
+    seconds, after = time.monotonic() - began, joules()
+    return found, {} if before is None or after is None else {"energy_j": after - before, "energy_s": seconds}
 
 
 def _text(path: Path) -> str:

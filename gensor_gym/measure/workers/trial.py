@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.anchor import Anchor
-from gensor_gym.measure.devices.energy import used
+from gensor_gym.measure.devices.energy import metered
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
@@ -185,10 +185,8 @@ def _measure(
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
         loaded.poison()
-        energy, began = device.joules(), time.monotonic()
-        samples, calls = take_samples(loaded.time, request.rules, called=len(before))
-        energy_used = used(energy, device.joules(), time.monotonic() - began)
-        conditions = _conditions(loaded, request, calls) | (device.anchor.conditions() if device.anchor else {}) | energy_used
+        (samples, calls), energy = metered(device.joules, partial(take_samples, loaded.time, request.rules, called=len(before)))
+        conditions = _conditions(loaded, request, calls) | energy | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")
