@@ -174,6 +174,7 @@ GOOD: dict[str, Any] = {
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "no operator": ({"operator": "rm(x=1)"}, "rm"),
     "another text of it": ({"operator": "gemm(n=32, m=24, k=16)"}, "expected it written as"),
+    "no schedule of a graph": ({"operator": "fused@0123456789ab", "schedule": "import os"}, "schedule is not one"),
     "no schedule": ({"schedule": "import os"}, "not a schedule"),
     "a tile of 0": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[0x", 1)}, "below 1"),
     "a tile beyond int32": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[99999999999x", 1)}, "int"),
@@ -213,9 +214,10 @@ def test_merged_stores_are_looked_at_as_well(tmp_path: Path, capsys: pytest.Capt
 def test_what_is_right_is_taken(tmp_path: Path) -> None:
     for device in ("another x4", _device()):
         assert fault(from_row(GOOD | {"device": device})) == ""
-    (tmp_path / "t.jsonl").write_text(json.dumps(GOOD) + "\n")
+    graph = {"operator": "fused@0123456789ab", "digest": "e" * 64}  # of a network: known by its digest alone
+    (tmp_path / "t.jsonl").write_text(json.dumps(GOOD) + "\n" + json.dumps(GOOD | graph) + "\n")
     assert main(["import", str(tmp_path / "s.sqlite"), str(tmp_path / "t.jsonl")]) == 0
-    assert len(Store(tmp_path / "s.sqlite")) == 1
+    assert len(Store(tmp_path / "s.sqlite")) == 2
 
 
 DUMP = Path(__file__).parents[1] / "data" / "store_schema_1.sql"
