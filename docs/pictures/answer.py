@@ -16,12 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LEARNED, WITHOUT = style.PALETTE[1], style.GREY
 POLICY, MODEL, BOTH = "policy alone", "learned cost model", "both in turn (in_turn)"
 DESCENT = "descent, not learned"
+LEARNING = {BOTH: "in_turn", MODEL: "model_of_time"}
 STUDIES = {
     "One core of a Zen 4": (
-        "results/cpu_study/zen4_wide", {BOTH: "in_turn", MODEL: "model_of_time", POLICY: "columns_alone", DESCENT: "model_descent"},
+        "results/cpu_study/zen4_wide", {**LEARNING, POLICY: "columns_alone", DESCENT: "model_descent"},
     ),
     "That core without AVX-512, after ten minutes of measuring": (
-        "results/cpu_study/zen4_avx2_new", {BOTH: "in_turn", MODEL: "model_of_time", POLICY: "policy_alone", DESCENT: "model_descent"},
+        "results/cpu_study/zen4_avx2_new", {**LEARNING, POLICY: "policy_alone", DESCENT: "model_descent"},
     ),
     "NVIDIA H200": ("results/h200/raw/2026-11-27", {POLICY: "columns", DESCENT: "model_descent"}),
 }  # fmt: skip
