@@ -1,6 +1,7 @@
 # make compare   compare strategies on this machine        make lint    ruff, mypy, direction of imports
 # make test      the default tests: no GPU needed          make gpu     on a machine with an NVIDIA GPU
 # make test-all  these and the thorough ones                make docs    the site, in build/site; make docs-serve shows it
+# make wheels    wheel and sdist, installed and used in empty environments of PYTHONS
 #
 # The first target that needs it builds .venv. ARGS are passed on: make compare ARGS="seed=1", make test ARGS="-k env".
 
@@ -19,7 +20,7 @@ export NUMEXPR_NUM_THREADS ?= 1
 # Containers often set it. Tests start hundreds of processes, each of which would then read every module as text.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: compare test examples test-all lint docs docs-serve gpu gpu-wheels gpu-env gpu-dry clean
+.PHONY: compare test examples test-all lint docs docs-serve wheels gpu gpu-wheels gpu-env gpu-dry clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
@@ -54,6 +55,13 @@ docs: $(STAMP)
 
 docs-serve: $(STAMP)
 	$(BIN)/mkdocs serve
+
+# Needs no .venv. Minutes for each Python; WITHOUT_TORCH names Pythons for which torch need not be downloaded.
+PYTHONS ?= python3.11 python3.12 python3.13
+WITHOUT_TORCH ?=
+REPOSITORY ?=
+wheels:
+	$(PYTHON) .ci/wheels.py --repository "$(REPOSITORY)" $(PYTHONS:%=--python %) $(WITHOUT_TORCH:%=--without-torch %)
 
 # A GPU machine brings its own Python with CuPy; nothing is installed there.
 gpu:

@@ -258,6 +258,17 @@ COMMANDS = {
 """Commands by their names on the command line."""
 
 
+SECTIONS = {
+    "Kernels": ("optimize", "export", "explore", "mcp", "adapt"),
+    "Searches": ("compare", "report", "submit", "leaderboard", "study", "reproduce"),
+    "Training": ("train", "fine_tune", "train_recorded", "learn_correction", "sweep_table", "tune", "tune_budgets"),
+    "Data": ("store", "record", "collect", "minari", "task_cards", "certify", "check_certificates", "explain"),
+    "Studies": ("generalise", "machines", "transfer_recorded", "stock", "cpu_study", "cost_models", "fused_study"),
+    "For maintainers": ("bench", "gpu", "evidence", "mutations", "conformance"),
+}
+"""Heading of the overview -> its commands, most used first."""
+
+
 def main() -> None:
     """Run the command that the command line names, or list all commands without a name; exit code 2 for an unknown command."""
     words = sys.argv[1:]
@@ -282,11 +293,14 @@ def run_as_main(name: str, spec: ModuleSpec | None) -> None:
 
 
 def overview() -> str:
-    """Return the text that lists all commands, one per line."""
+    """Return the text that lists all commands by section, one per line."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()]
+    lines = [
+        line for section, names in SECTIONS.items()
+        for line in (f"{section}:", *(f"  {name:{width}}  {COMMANDS[name].about}" for name in names), "")
+    ]  # fmt: skip
     last = "gensor COMMAND --help says more of one; every command takes plugins=[NAME,..], and --debug to show errors whole."
-    return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, "", last])
+    return "\n".join(["usage: gensor COMMAND ARGUMENTS", "", *lines, last])
 
 
 def help_of(name: str) -> str:

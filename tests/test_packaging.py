@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
+import runpy
 import subprocess
 import sys
-import venv
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agents.policies.learned import POLICIES
 from gensor_gym.exact import shipped
 from gensor_gym.hardware.described import RECORDINGS
 from gensor_gym.locate import located
-from tests.support.page_runner import programs
+from gensor_gym.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PACKAGES = ("gensor_gym", "agents", "experiments", "conf")
+SCRIPT = runpy.run_path(str(ROOT / ".ci" / "wheels.py"))
+PACKAGES = SCRIPT["PACKAGES"]
+REPOSITORY = "https://example.org/gensor_gym"
+PICTURES = [f"docs/images/{name}" for name in ("results/answer.png", "growing.webp", "result.png")]
+"""Pictures of README, in their order."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of this tree, made of a copy: building leaves files behind."""
     source, folder = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+    SCRIPT["lay"](source, REPOSITORY)
     options = ["-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True, capture_output=True)
     (made,) = folder.glob("*.whl")
@@ -75,23 +76,52 @@ def test_data_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_the_readme_runs_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
-    """In an empty environment, with dependencies of constraints.txt, from an empty folder."""
-    home, empty = tmp_path / "environment", tmp_path / "empty"
-    venv.create(home, with_pip=True)
-    empty.mkdir()
-    python = home / "bin" / "python"
-    install = [python, "-m", "pip", "install", "-q", f"gensor_gym[lab] @ {wheel.as_uri()}", "-c", ROOT / "constraints.txt"]
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # where pip would find this tree installed
-    subprocess.run(install, check=True, cwd=empty, env=kept)
-    script = tmp_path / "page.py"
-    lines = [f"exec(compile({block!r}, 'README', 'exec'))" for block in programs(README)]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    done = subprocess.run([python, "-I", script], cwd=empty, env=kept, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    asked = [python, "-c", "import agents; print(agents.__file__)"]
-    where = subprocess.run(asked, cwd=empty, env=kept, capture_output=True, text=True, check=True)
-    assert Path(where.stdout.strip()).is_relative_to(home)
+def test_the_readme_runs_from_a_wheel() -> None:
+    """In an empty environment, installed by name with dependencies of constraints.txt, from an empty folder."""
+    assert SCRIPT["main"](["--python", sys.executable]) == 0
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert SCRIPT["PROJECT"]["version"] == VERSION == cited["version"]
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("repository", ["", REPOSITORY])
+def test_the_description_has_no_dead_link(repository: str) -> None:
+    """The package index shows README without this repository's files."""
+    text = SCRIPT["description"](README.read_text(encoding="utf-8"), repository)
+    targets = [found[1] for found in re.finditer(r"\]\(([^)\s]+)\)", text)]
+    assert len(targets) >= 2 and all(target.startswith(("https://", "#")) for target in targets)
+    assert "<" not in re.sub(r"`[^`]*`", "", text) and "pip install 'gensor_gym[lab]'" in text and "git clone" not in text
+    shown = re.findall(r"!\[[^\]]*\]\((\S+)\)", text)
+    assert [name.partition(f"/raw/v{VERSION}/")[2] for name in shown] == (PICTURES if repository else [])
+    assert all((ROOT / name).exists() for name in PICTURES)
+
+
+def test_workflows_run_what_make_has_on_every_python() -> None:
+    targets = set(re.findall(r"^([\w-]+)(?: [\w-]+)*:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pythons = [name.rpartition(" ")[2] for name in SCRIPT["PROJECT"]["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    assert len(pythons) == 3 and f"PYTHONS ?= {' '.join(f'python{one}' for one in pythons)}" in (ROOT / "Makefile").read_text()
+    for name in ("tests", "docs", "wheels"):
+        text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+        jobs = yaml.safe_load(text)["jobs"]
+        called = set(re.findall(r"run: make ([\w-]+)", text))
+        assert called and called <= targets, name
+        for job in jobs.values():
+            assert job.get("strategy", {"matrix": {"python": pythons}})["matrix"]["python"] == pythons
+
+
+def test_a_readme_without_the_lines_of_installation_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected the lines"):
+        SCRIPT["description"]("# gensor_gym\n", "")
+
+
+def test_metadata_link_to_the_repository(tmp_path: Path) -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text.replace("[project.scripts]", SCRIPT["links"](REPOSITORY) + "[project.scripts]"))["project"]
+    assert project["urls"]["Issues"] == f"{REPOSITORY}/issues" and project["scripts"] == SCRIPT["PROJECT"]["scripts"]
+    assert SCRIPT["ALONE"] and set(SCRIPT["ALONE"]) < set(project["optional-dependencies"])
 
 
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

@@ -8,8 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import yaml
+
+from experiments.entry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -18,6 +21,8 @@ PUBLIC = (
     "gensor_gym.codegen", "gensor_gym.codegen.export", "gensor_gym.codegen.targets", "gensor_gym.graph.knobs", "agents",
 )  # fmt: skip
 """Modules whose `__all__` is what a user may import."""
+PROMISED = (*PUBLIC, "gensor_gym.suites")
+"""Modules whose every public name is called stable or experimental."""
 MOST = 15
 
 
@@ -43,6 +48,18 @@ def test_every_page_is_in_the_menu_once(config: dict[str, Any]) -> None:
     assert inside == pages | {"index.md"}  # README.md
     for path in set(named) - inside:
         assert (ROOT / path.removeprefix("repository/")).is_file(), path
+
+
+VERDICT = re.compile(r"faster|slower|beat|regret|wrong|Yes|No\b")
+
+
+def test_pages_of_results_begin_with_their_verdict(config: dict[str, Any]) -> None:
+    """The first sentence after the title says what came out, and asks nothing."""
+    (pages,) = [entry["Results"] for entry in config["nav"] if "Results" in entry]
+    for page in pages:
+        path = ROOT / page.removeprefix("repository/") if page.startswith("repository/") else DOCS / page
+        first = re.split(r"(?<=[.?])\s", path.read_text(encoding="utf-8").split("\n\n", 2)[1])[0]
+        assert VERDICT.search(first) and not first.endswith("?"), (page, first)
 
 
 def test_folders_of_pages_are_small() -> None:
@@ -78,6 +95,24 @@ def test_every_public_name_is_in_the_reference() -> None:
                 assert f"`{name}`" in text, f"{module}.{name}"
             elif type(found).__name__ != "module" and name != "measure":  # both a module and a function
                 assert id(found) in shown, f"{module}.{name}"
+
+
+def promises() -> dict[str, tuple[list[str], list[str]]]:
+    """(stable, experimental) names of every line of the reference's table."""
+    text = (DOCS / "reference" / "index.md").read_text(encoding="utf-8").partition("## Stable and experimental")[2]
+    cells = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")][2:]
+    return {of.strip().strip("`"): (re.findall(r"`(.*?)`", one), re.findall(r"`(.*?)`", two)) for of, one, two in cells}
+
+
+def test_every_public_name_is_called_stable_or_experimental() -> None:
+    said = promises()
+    known = {"environments": [name.partition("/")[2] for name in gymnasium.registry if name.startswith("gensor_gym/")]}
+    known |= {module: importlib.import_module(module).__all__ for module in PROMISED}
+    for of, names in known.items():
+        stable, experimental = said.pop(of)
+        assert sorted([*stable, *experimental]) == sorted(names), of
+    (commands,) = said.values()  # of `gensor`: all others are experimental
+    assert set(commands[0]) <= set(COMMANDS) and commands[1] == []
 
 
 @pytest.fixture(scope="module")

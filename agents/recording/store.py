@@ -1,9 +1,10 @@
 """Stores of trials: `python -m experiments store list|export|import|merge|prune STORE ...`.
 
-A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel, device
-and timing protocol; of two trials with equal keys the newer is kept. Imported records are schedules and times, checked before any
-is added and marked as foreign: a search does not use their times, and a program is built and verified here before its first use.
-`--own` declares that you measured them on this machine.
+A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
+device and timing protocol; of two trials with equal keys the newer is kept, and lists the conditions of the other. `tuned`
+names the store that `optimize(.., reuse=True)` writes and `gensor_gym.tuned` reads. Imported records are schedules and times,
+checked before any is added and marked as foreign: a search does not use their times, and a program is built and verified here
+before its first use. `--own` declares that you measured them on this machine.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ from agents.runs.sheets.sheet import Sheet
 from gensor_gym.measure.records.imported import checked
 from gensor_gym.measure.records.store import GROUPS, Added, Group, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
+from gensor_gym.measure.records.tuned import tuned_path
 
 DAY = 86400.0
+TUNED = "tuned"
+"""Name of this user's store of searches with `reuse=True`, in place of a path."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status, which is 2 for a refused request."""
     args = _parser().parse_args(arguments)
+    if args.store == TUNED:
+        args.store = str(tuned_path())
     return exit_code(lambda: args.run(args))
 
 

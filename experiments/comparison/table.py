@@ -10,6 +10,7 @@ from rich.console import Console
 from agents.runs.sheets.cells import NOTHING, Cell, Given, count, factor, percent, seconds, spread
 from agents.runs.sheets.sheet import Sheet
 from agents.runs.texts import page, seconds_text, table
+from experiments.comparison.winners import overall_sentence, sentence, winner
 from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import TOLERANCE
 
@@ -67,7 +68,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
     """Return the summary as a Markdown page."""
     nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
     lines = [
-        "# Comparison of strategies", "",
+        "# Comparison of strategies", "", *([found, ""] if (found := overall_sentence(summary)) else []),
         f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         f"Times are medians of interleaved rounds of all winners together, with {LEVEL} intervals by order statistics; "
@@ -80,6 +81,8 @@ def markdown(summary: dict, figures: list[str]) -> str:
     for op, facts in summary["operators"].items():
         lines += ["", f"## {op}", ""]
         torch = f"torch {spread(facts['torch']).text}; " if facts["torch"] else ""
+        best = winner(summary, op)
+        lines += [sentence(summary, op), *([f"Its schedule: `{best['schedule']}`."] if best else []), ""]
         lines += [f"{torch}roofline {seconds_text(facts['roofline_s'])}.", "", *of_operator(summary, op).markdown()]
         lines += [f"\n{note}" for note in notes(summary, op)]
     return page(lines, figures)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bokeh.embed import components
-from bokeh.models import ColumnDataSource, FactorRange, HoverTool, Plot
+from bokeh.models import ColumnDataSource, FactorRange, HoverTool, Plot, Range1d
 from bokeh.models.annotations import Legend, LegendItem, Whisker
 from bokeh.plotting import figure
 from bokeh.resources import Resources
@@ -199,7 +199,10 @@ def times(rows: Sequence[Mapping[str, Any]]) -> figure:
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     places = _places(tasks)
     factors = FactorRange(factors=[*reversed(places.values())])
-    plot = _figure("time over the best of the same operator", "", 110 + 46 * len(tasks), y_range=factors)
+    low, high = min(row["gap"]["low"] for row in rows), max(row["gap"]["high"] for row in rows)
+    room = 0.04 * (high - low) or 0.04
+    ends = {"y_range": factors, "x_range": Range1d(low - room, high + room)}  # whiskers do not widen a range by themselves
+    plot = _figure("time over the best of the same operator", "", 110 + 46 * len(tasks), **ends)
     names = list(dict.fromkeys(row["strategy"] for row in rows))
     looks, items = style.look(names), list[Item]()
     for number, name in enumerate(names):

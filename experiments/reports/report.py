@@ -20,9 +20,10 @@ from rich.console import Console
 from agents.cli.parser import Parser
 from agents.policies.card import CARD
 from agents.runs.files import make_folder, write_text
-from agents.runs.sheets.cells import Given, percent_interval
+from agents.runs.sheets.cells import Given, as_cell, percent_interval
 from agents.training import curves
 from experiments.comparison.table import COLUMNS, cells
+from experiments.comparison.winners import overall_sentence, sentence, source, winner
 from experiments.reports import page as plots
 from experiments.reports.page import Page, from_markdown, table
 from gensor_gym.foreign import read_json
@@ -69,7 +70,35 @@ def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
         mine = [point for point in points if point["hardware"] == hardware]
         tasks = list(dict.fromkeys(point["task"] for point in mine))[:MOST]
         parts += [f"<h3>{html.escape(hardware)}</h3>", page.plot(plots.times([p for p in mine if p["task"] in tasks]))]
-    return "".join(parts) + table(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+    won = "".join(winners(folder, summary) for folder, summary in found.items())
+    return won + "".join(parts) + varying(("operator", *COLUMNS, "seed", "hardware", "device", "run"), lines)
+
+
+def varying(head: Sequence[str], lines: Sequence[Sequence[Given]]) -> str:
+    """Return the HTML of a table without the columns whose cells are all equal, and before it a line with their values."""
+    columns = list(zip(head, zip(*lines, strict=True), strict=True)) if len(lines) > 1 else []
+    same = {name: as_cell(cells[0]).text for name, cells in columns if len({as_cell(cell).text for cell in cells}) == 1}
+    kept = [place for place, name in enumerate(head) if name not in same]
+    said = ", ".join(f"{name} {text}" for name, text in same.items() if text != "-")
+    note = f'<p class="source">All searches: {html.escape(said)}.</p>' if said else ""
+    return note + table([head[place] for place in kept], ([line[place] for place in kept] for line in lines))
+
+
+def winners(folder: Path, summary: Mapping[str, Any]) -> str:
+    """Return the HTML that comes first for a comparison: the verdict of each operator, with its schedule and source to unfold."""
+    verdict = html.escape(overall_sentence(summary).replace("**", "").replace("`", "")) if "strategies" in summary else ""
+    parts = [f"<p>{verdict}</p>"] if verdict else []
+    for operator in list(dict.fromkeys(row["operator"] for row in summary["rows"]))[:MOST]:
+        best = winner(summary, operator)
+        head = f"<strong>{html.escape(operator)}</strong> {html.escape(sentence(summary, operator))}"
+        if best is None or not best.get("schedule"):
+            parts.append(f"<p>{head}</p>")
+            continue
+        text = source(summary, best)
+        code = f"<pre>{html.escape(text)}</pre>" if text else ""
+        schedule = f"<p>Schedule <code>{html.escape(str(best['schedule']))}</code></p>"
+        parts.append(f"<details><summary>{head}</summary>{schedule}{code}</details>")
+    return f'<div class="winners"><p class="source">{html.escape(str(folder))}</p>{"".join(parts)}</div>'
 
 
 def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -171,6 +171,15 @@ def parsed(computation: Operator | Dataflow, text: str) -> AnySchedule:
     return first.parse(text)
 
 
+def is_parsed(text: str) -> bool:
+    """Return whether a text is a schedule of some family, for a computation that is not known."""
+    for kind in dict.fromkeys(kind for family in FAMILIES for kind in family.schedules.values()):
+        with suppress(ValueError, OverflowError):
+            kind.parse(text)
+            return True
+    return False
+
+
 def family_of(computation: Operator | Dataflow) -> Family:
     """Return the first family that accepts a computation."""
     return next(family for family in FAMILIES if family.accepts(computation))

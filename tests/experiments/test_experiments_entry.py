@@ -90,7 +90,7 @@ def test_help_lists_every_command(
     monkeypatch.setattr(sys, "argv", ["experiments", *words])
     runpy.run_module("experiments", run_name="__main__")
     said = capsys.readouterr().out
-    assert all(f"  {name} " in said for name in entry.COMMANDS)
+    assert all(said.count(f"\n  {name} ") == 1 for name in entry.COMMANDS)
     assert "usage: gensor COMMAND" in said
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from agents.training import curves
+from experiments.comparison.winners import sentence, source
 from experiments.reports import report
 from experiments.reports.page import from_markdown
+from gensor_gym.construction import ConstructionGraph
 
 PNG = b"\x89PNG\r\n\x1a\n"
 """Enough of a picture for a page that does not look at it."""
@@ -108,6 +110,40 @@ def test_a_multirun_is_one_table(tmp_path: Path) -> None:
     assert page.count("<h2>Comparisons</h2>") == 1
     assert [f'data-value="{value}"' in page for value in (0.0001, 0.0002, 0.0003)] == [True] * 3
     assert all(f"<td>{tmp_path / str(number)}</td>" in page for number in range(3))
+    assert "All searches: operator gemm(m=8, n=8, k=8), strategy markov, gap to best +10.0 %" in page
+    assert "<th>hardware</th>" not in page and "<th>seed</th>" in page
+
+
+LARGE = str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial()).replace("1x1x1x1x1x1x1x1", "1x1x1x64x1x1x1x1", 1)
+"""A schedule with a tile of more than eight rows."""
+
+
+def test_a_comparison_begins_with_its_winner(tmp_path: Path) -> None:
+    """Its verdict, its schedule, and the source that is written for it; a tie is told."""
+    folder = make_comparison(tmp_path / "0", "roller")
+    summary = json.loads((folder / "summary.json").read_text())
+    schedule = str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial())
+    best = {"median": 1.0, "low": 1.0, "high": 1.0}
+    fast = {**summary["rows"][0], "label": "markov", "gap_to_best": best, "schedule": schedule, "verdict": "FASTER",
+            "over_torch": {"median": 2.0, "low": 1.9, "high": 2.1}}  # fmt: skip
+    lines = [{"strategy": name, "jobs": 1, "timed": 1, "gap_to_best": gap} for name, gap in (("roller", 1.1), ("markov", 1.0))]
+    (folder / "summary.json").write_text(json.dumps({**summary, "rows": [*summary["rows"], fast], "strategies": lines}))
+    page = report.make_page([tmp_path], "t").text()
+    section = page[page.index("<h2>Comparisons</h2>") :]
+    assert "<p>Least gap to the best kernels over all operators: markov (+0.0 % in the geometric mean).</p>" in section
+    assert "Fastest: markov, 100 µs [90, 300], 2.00x [1.90, 2.10] the speed of torch (FASTER).</summary>" in section
+    assert f"<code>{schedule}</code>" in section and "__global__" in section
+    assert section.index("<details>") < section.index("<table>")
+    close = {**summary["rows"][0], "gap_to_best": {"median": 1.01, "low": 0.99, "high": 1.02}}
+    assert sentence({"rows": [close, fast]}, fast["operator"]).endswith("Not told apart from it: roller.")
+    assert sentence({"rows": [{**close, "gap_to_best": None}]}, fast["operator"]) == "No search found a kernel."
+
+
+@pytest.mark.parametrize("change", [{"operator": "nothing(m=8)"}, {"schedule": "tile=1"}, {"schedule": LARGE}])
+def test_a_schedule_that_is_not_of_here_has_no_source(change: dict[str, str]) -> None:
+    row = {"operator": "gemm(m=8, n=8, k=8)", "schedule": str(ConstructionGraph("gemm(m=8, n=8, k=8)", "h200").initial())}
+    assert "__global__" in source({"hardware": "h200"}, row)
+    assert source({"hardware": "h200"}, {**row, **change}) == "" == source({"hardware": "nowhere"}, row)
 
 
 def test_a_study_has_its_regrets(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from agents.recording.store import main
 from gensor_gym import ConstructionGraph, Schedule
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import _device, fault
-from gensor_gym.measure.records.store import IMPORTED, SCHEMA_VERSION, Added, Record, Selection, Store
+from gensor_gym.measure.records.store import IMPORTED, OTHERS, SCHEMA_VERSION, Added, Record, Selection, Store
 from gensor_gym.measure.records.tables import from_row
 
 OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
@@ -56,8 +56,12 @@ def test_what_was_measured_here_stays(tmp_path: Path) -> None:
         return store.add([Record("cpu", "op", "s", measurement, created)])
 
     assert added(imported, 5.0) == Added(new=1)
-    assert added(own, 1.0) == Added(replaced=1) and store.get("abc", "cpu") == own
-    assert added(imported, 9.0) == Added(kept=1) and store.get("abc", "cpu") == own
+    def kept() -> Measurement | None:
+        found = store.get("abc", "cpu")
+        return found and replace(found, conditions={name: value for name, value in found.conditions.items() if name != OTHERS})
+
+    assert added(own, 1.0) == Added(replaced=1) and kept() == own
+    assert added(imported, 9.0) == Added(kept=1) and kept() == own
     assert added(replace(own, samples=(3.0,)), 0.5) == Added(kept=1)
     assert added(replace(own, samples=(3.0,)), 2.0) == Added(replaced=1)
 
@@ -170,6 +174,7 @@ GOOD: dict[str, Any] = {
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "no operator": ({"operator": "rm(x=1)"}, "rm"),
     "another text of it": ({"operator": "gemm(n=32, m=24, k=16)"}, "expected it written as"),
+    "no schedule of a graph": ({"operator": "fused@0123456789ab", "schedule": "import os"}, "schedule is not one"),
     "no schedule": ({"schedule": "import os"}, "not a schedule"),
     "a tile of 0": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[0x", 1)}, "below 1"),
     "a tile beyond int32": ({"schedule": GOOD["schedule"].replace("tile[1x", "tile[99999999999x", 1)}, "int"),
@@ -209,9 +214,10 @@ def test_merged_stores_are_looked_at_as_well(tmp_path: Path, capsys: pytest.Capt
 def test_what_is_right_is_taken(tmp_path: Path) -> None:
     for device in ("another x4", _device()):
         assert fault(from_row(GOOD | {"device": device})) == ""
-    (tmp_path / "t.jsonl").write_text(json.dumps(GOOD) + "\n")
+    graph = {"operator": "fused@0123456789ab", "digest": "e" * 64}  # of a network: known by its digest alone
+    (tmp_path / "t.jsonl").write_text(json.dumps(GOOD) + "\n" + json.dumps(GOOD | graph) + "\n")
     assert main(["import", str(tmp_path / "s.sqlite"), str(tmp_path / "t.jsonl")]) == 0
-    assert len(Store(tmp_path / "s.sqlite")) == 1
+    assert len(Store(tmp_path / "s.sqlite")) == 2
 
 
 DUMP = Path(__file__).parents[1] / "data" / "store_schema_1.sql"

@@ -223,6 +223,10 @@ class CudaDevice:
             raise ValueError(f"{op}: torch has no one operation that is timed beside a fused operator; see stage `fused`")
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
+    def joules(self) -> float | None:
+        """Return the energy of the whole GPU, by NVML; None if it cannot be read."""
+        return self.nvml.joules()
+
     def steady(self) -> AbstractContextManager[None]:
         """Return a context that does nothing, because events on the device measure the time."""
         return nullcontext()

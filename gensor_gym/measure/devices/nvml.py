@@ -1,4 +1,4 @@
-"""Clock, temperature and power of a GPU during timing, from the driver's management library (NVML) through ctypes."""
+"""Clock, temperature, power and energy of a GPU during timing, from the driver's management library (NVML) through ctypes."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ class Nvml:
         if self._library.nvmlDeviceGetPowerUsage(self._handle, ctypes.byref(value)) == 0:
             readings["power_w"] = value.value / 1000.0
         return readings
+
+    def joules(self) -> float | None:
+        """Return the energy that the GPU has used since the driver was loaded; None if it cannot be read (before Volta)."""
+        total = ctypes.c_ulonglong()
+        if self._library is None or self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(total)) != 0:
+            return None
+        return total.value / 1000.0

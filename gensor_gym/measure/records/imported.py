@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
-from gensor_gym.codegen.families import parsed
+from gensor_gym.codegen.families import is_parsed, parsed
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
@@ -28,6 +29,8 @@ LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "
 CONDITIONS = 200_000
 """Largest number of characters of a record's conditions as JSON. They may contain the pass numbers of ten thousand samples."""
 SAMPLES = 100_000
+UNNAMED = re.compile(r"\w+@[0-9a-f]{12}")
+"""Text of a graph without a call that makes it, as those of networks: its digest. Its programs are checked when it is at hand."""
 AHEAD = 86_400.0
 """Number of seconds by which a record's date may be in the future, for machines whose clock is fast. A later date would give the
 record precedence over trials made after it.
@@ -96,6 +99,8 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
 
     Empty if there is none.
     """
+    if known is None and UNNAMED.fullmatch(record.operator):
+        return "" if is_parsed(record.schedule) else f"its schedule is not one: {record.schedule}"
     try:
         op = known or resolve_computation(record.operator)
         schedule = parsed(op, record.schedule)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gensor_gym.cache.folders import VARIABLE
@@ -46,12 +46,20 @@ _SCHEMA = (
     "CREATE INDEX trials_by_operator ON trials (operator, device, protocol)",
     "INSERT INTO meta VALUES ('schema', '0')",
 )
+_OF_KEY = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
 FINAL = "final"
 """Condition that marks a trial whose program is the result of a search."""
 SEARCHED = "searched"
 """Condition of a search's result: the search's budget in trials, which may exceed the number of programs found."""
 IMPORTED = "imported"
 """Condition that marks a trial from another machine or user, whose time on this machine is unknown."""
+OTHERS = "others"
+"""Condition that lists other timings of a trial's kernel which gave way to it when stores were merged, newest first.
+
+Each has `created`, its median `seconds` (null if it is not OK), and its `conditions`.
+"""
+_MOST_OTHERS, _LONGEST_CONDITION = 8, 1_000
+"""Limits on the number of other timings, and on the characters of each of their conditions as JSON; longer ones are left out."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +145,8 @@ class Store:
     def add(self, records: Iterable[Record]) -> Added:
         """Write all records with their own dates, or none; count the new, replaced and skipped records.
 
-        Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. ValueError
-        for a record without a digest; then nothing is written.
+        Of two records with equal keys the newer stays, but a user's own record has precedence over an imported one. The one that
+        stays lists the conditions of the other (`OTHERS`). ValueError for a record without a digest; then nothing is written.
         """
         new = replaced = kept = 0
         with self._lock, _named(self.path):
@@ -147,21 +155,22 @@ class Store:
                 for record in records:
                     if not record.measurement.digest:
                         raise ValueError(f"no digest: {record.operator} {record.schedule} cannot be stored")
-                    row = _row(record)
-                    query = "SELECT created, conditions FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
-                    found = connection.execute(query, row[:3]).fetchone()
-                    if found is not None and not _replaces(record, *found):
-                        kept += 1
-                        continue
+                    key = (record.measurement.digest, record.device, record.protocol)
+                    found = connection.execute(_OF_KEY, key).fetchone()
+                    stored = None if found is None else _record(found)
+                    if stored is None:
+                        new, row = new + 1, _row(record)
+                    elif _replaces(record, stored):
+                        replaced, row = replaced + 1, _row(_with_other(record, stored))
+                    else:
+                        kept, row = kept + 1, _row(_with_other(stored, record))
                     connection.execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
-                    new, replaced = new + (found is None), replaced + (found is not None)
         return Added(new, replaced, kept)
 
     def get(self, digest: str, device: str, protocol: int = PROTOCOL) -> Measurement | None:
         """Return the measurement stored under a key; None if there is none."""
-        query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
         with self._lock, _named(self.path):
-            row = self._connect().execute(query, (digest, device, protocol)).fetchone()
+            row = self._connect().execute(_OF_KEY, (digest, device, protocol)).fetchone()
         return None if row is None else _record(row).measurement
 
     def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
@@ -324,13 +333,43 @@ def _row(record: Record) -> tuple:
     )  # fmt: skip
 
 
-def _replaces(record: Record, created: float, conditions: str) -> bool:
-    """Return whether a record replaces a stored one: own records replace imported ones, otherwise newer records older ones.
+def _replaces(record: Record, stored: Record) -> bool:
+    """Return whether a record replaces a stored one: own records replace imported ones, otherwise newer records older ones."""
+    old, new = (bool(one.measurement.conditions.get(IMPORTED)) for one in (stored, record))
+    return record.created > stored.created if old == new else old
 
-    `created` and `conditions` are those of the stored record.
-    """
-    old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
-    return record.created > created if old == new else old
+
+def _with_other(record: Record, other: Record) -> Record:
+    """Return a record that lists the timing of another one, which gave way to it, and the timings that this one lists."""
+    mine, theirs = record.measurement.conditions, other.measurement.conditions
+    short = {
+        name: value for name, value in theirs.items()
+        if name != OTHERS and len(json.dumps(value, default=str)) <= _LONGEST_CONDITION
+    }  # fmt: skip
+    taken = {"created": other.created, "seconds": _median(other.measurement), "conditions": short}
+    seen = {(record.created, _median(record.measurement))}
+    others = []
+    for one in sorted([*_others(mine), taken, *_others(theirs)], key=lambda one: -one["created"]):
+        if (key := (one["created"], one["seconds"])) not in seen:
+            seen.add(key)
+            others.append(one)
+    if not others:
+        return record
+    conditions = {**mine, OTHERS: others[:_MOST_OTHERS]}
+    return replace(record, measurement=replace(record.measurement, conditions=conditions))
+
+
+def _others(conditions: dict) -> list[dict]:
+    """Return the other timings that conditions list; of a file edited by hand, those that have a date, a time and conditions."""
+    found = conditions.get(OTHERS)
+    wanted = {"created": int | float, "seconds": int | float | None, "conditions": dict}
+    listed = found if isinstance(found, list) else []
+    whole = [one for one in listed if isinstance(one, dict) and one.keys() == wanted.keys()]
+    return [one for one in whole if all(isinstance(one[name], kind) for name, kind in wanted.items())]
+
+
+def _median(measurement: Measurement) -> float | None:
+    return statistics.median(measurement.samples) if measurement.status is Status.OK and measurement.samples else None
 
 
 def _marks(row: tuple) -> str:

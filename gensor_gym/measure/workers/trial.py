@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.anchor import Anchor
+from gensor_gym.measure.devices.energy import metered
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
@@ -109,6 +111,9 @@ class Device(Protocol):
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
         """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
+    def joules(self) -> float | None:
+        """Return the energy that the device has used since a fixed time in the past; None if it cannot be read."""
+
     def steady(self) -> AbstractContextManager[None]:
         """Return the context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
 
@@ -180,8 +185,8 @@ def _measure(
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
         loaded.poison()
-        samples, calls = take_samples(loaded.time, request.rules, called=len(before))
-        conditions = _conditions(loaded, request, calls) | (device.anchor.conditions() if device.anchor else {})
+        (samples, calls), energy = metered(device.joules, partial(take_samples, loaded.time, request.rules, called=len(before)))
+        conditions = _conditions(loaded, request, calls) | energy | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 from agents.recording.store import main
 from gensor_gym import ConstructionGraph
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import IMPORTED, Added, Record, Selection, Store
+from gensor_gym.measure.records.store import IMPORTED, OTHERS, Added, Record, Selection, Store
 from gensor_gym.measure.records.tables import read_table
+from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.stats.timing import PROTOCOL
 
 DAY = 86400.0
@@ -111,6 +113,40 @@ def test_the_newer_of_two_trials_wins(path: Path, tmp_path: Path, capsys: pytest
     assert "0 new, 0 replaced older ones, 3 left out" in capsys.readouterr().out
     assert main(["merge", "--own", str(tmp_path / "new.sqlite"), str(path), str(other.path)]) == 0
     assert everything(tmp_path / "new.sqlite") == everything(path)
+
+
+def test_a_merge_keeps_the_conditions_of_both_sides(tmp_path: Path) -> None:
+    """The trial that stays lists the other; merged again, in either order and from a file, nothing is listed twice."""
+    sides = [Store(tmp_path / f"{name}.sqlite") for name in "ab"]
+    for age, side in enumerate(sides):
+        one = record("a", age=age)
+        conditions = {**one.measurement.conditions, "threads": 2 + age, "long": "x" * 2000}
+        side.add([replace(one, measurement=replace(one.measurement, conditions=conditions))])
+    for into, other in (sides, sides[::-1]):
+        assert main(["merge", "--own", str(into.path), str(other.path)]) == 0
+    (first,), (second,) = everything(sides[0].path), everything(sides[1].path)
+    assert first == second and first.measurement.conditions["threads"] == 2
+    (listed,) = first.measurement.conditions[OTHERS]
+    assert listed["conditions"]["threads"] == 3 and listed["seconds"] == 2e-6 and "long" not in listed["conditions"]
+    assert main(["export", str(sides[0].path), str(tmp_path / "all.jsonl")]) == 0
+    assert main(["import", "--own", str(sides[1].path), str(tmp_path / "all.jsonl")]) == 0
+    assert everything(sides[1].path) == [first]
+
+
+def test_other_timings_that_were_edited_are_passed_over(tmp_path: Path) -> None:
+    one, store = record("a", age=1), Store(tmp_path / "a.sqlite")
+    odd = {OTHERS: [1, {"created": 1.0}, {"created": "x", "seconds": 1.0, "conditions": {}}]}
+    store.add([replace(one, measurement=replace(one.measurement, conditions=odd))])
+    store.add([record("a")])
+    (listed,) = everything(store.path)[0].measurement.conditions[OTHERS]
+    assert listed["created"] == one.created and listed["conditions"] == {}
+
+
+def test_tuned_names_the_store_of_searches(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
+    assert main(["import", "tuned", str(path)]) == 0
+    assert [r.measurement.digest for r in everything(tuned_path())] == ["a", "b"]  # of this timing protocol
+    assert tuned_path().is_relative_to(tmp_path)
 
 
 def test_records_are_added_all_or_none(path: Path) -> None:
