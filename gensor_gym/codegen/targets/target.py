@@ -80,5 +80,9 @@ class GpuTarget(Target):
         """Return whether the machine is a GPU whose architecture's name begins with `architectures`."""
         return hw.kind == "gpu" and hw.arch.startswith(self.architectures)
 
+    def generate_pingpong(self, program: Program) -> Kernel | None:
+        """Generate the kernel of a program whose warps take turns at the tensor cores; None for a program without it."""
+        return None
+
     def prepare(self, kernel: Kernel) -> None:
         """Do nothing: the machine that builds a kernel need not be able to compile it."""
