@@ -277,7 +277,7 @@ def _never_run(building: Building, machine: str) -> None:
 def _known(building: Building, machine: str) -> None:
     """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now.
 
-    Those whose consumers can take turns come a second time, as kernels of the arm `PINGPONG`.
+    The first `CHOICES` of those whose consumers can take turns come a second time, as kernels of the arm `PINGPONG`.
     """
     hw = hardware.get(machine)
     for op in read_operators().values():
@@ -290,7 +290,7 @@ def _known(building: Building, machine: str) -> None:
                         _put(building, "known", str(op), schedule, made, (arm, rank))
             turns = ((one, generate_pingpong(op, one, hw)) for one in dict.fromkeys(chain.from_iterable(arms.values())))
             found = {kernel.digest: (one, kernel) for one, kernel in turns if kernel is not None}
-            for rank, (schedule, kernel) in enumerate(found.values(), 1):
+            for rank, (schedule, kernel) in enumerate(islice(found.values(), CHOICES), 1):
                 _put(building, "known", str(op), schedule, kernel, (PINGPONG, rank))
             building.proposals.add({"key": f"known {op}"})
 

@@ -154,14 +154,41 @@ QUICK = (
 )  # fmt: skip
 test_planted_faults_are_caught = planted_show(FAULTS, *QUICK)
 
+
+WATCHED = {
+    "turn_parity ^= 1;\n": "turn_parity ^= 1;\n    if (lane == 0) ++inside[own];\n",
+    "if (lane == 0) barrier_arrive(turn": "if (lane == 0) --inside[own];\n    if (lane == 0) barrier_arrive(turn",
+    'extern "C" __global__': 'static int inside[2];\nextern "C" __global__',
+}
+"""Text of a kernel and what stands in its place, so that it counts the warps that are between the start and end of a turn."""
+
+
+def watched(kernel: Kernel, place: str, condition: str) -> Kernel:
+    """A kernel that the emulator ends with `seen` when a condition holds at a place of its text."""
+    source = kernel.source
+    for old, new in (*WATCHED.items(), (place, f"{place}    if ({condition}) emulator::fail(\"seen\", 0);\n")):
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    return replace(kernel, source=source)
+
+
+def test_one_consumer_multiplies_while_the_other_stores() -> None:
+    """Never do both take their turns at the same time; a tile's stores meet the turn of the other consumer."""
+    both = watched(DAMAGED, "    if (lane == 0) ++inside[own];\n", "lane == 0 && inside[other]")
+    stored = watched(DAMAGED, "    const bool odd = lane % 2;\n", "inside[other]")
+    found = faults([both, stored], seeds=3)
+    assert len(found) == 3 and all("seen" in fault and "gemm" in fault for fault in found)
+
+
 LARGE = gemm(4096, 4096, 4096)
 MENU = {
     "128x128": pingpong_kernel(LARGE, [64, 128], [128, 128], stages=4, raster=8),
-    "64x256": pingpong_kernel(LARGE, [64, 256], [128, 256], stages=4, persistent=1, raster=16),
+    "64x256": pingpong_kernel(LARGE, [64, 256], [64, 256], stages=4, persistent=1, raster=16),
+    "half of 128x256": pingpong_kernel(LARGE, [64, 256], [128, 256], stages=4, persistent=1, raster=16),
     "192x128": pingpong_kernel(gemm(4096, 4096, 4096, "float16", "bias"), [192, 128], [192, 128], stages=3),
     "128x192": pingpong_kernel(LARGE, [64, 192], [128, 192], stages=4),
     "epilogue": pingpong_kernel(
-        gemm(4000, 4040, 4000, "float16", "bias", "gelu", "residual"), [64, 256], [128, 256], stages=4, persistent=1
+        gemm(4000, 4040, 4000, "float16", "bias", "gelu", "residual"), [64, 192], [128, 192], stages=4, persistent=1
     ),
     "cluster": pingpong_kernel(LARGE, [128, 128], [256, 128], stages=4, cluster=2),
     "b in rows": pingpong_kernel(rows(4096, 4096, 4096, "bfloat16", "bias", "relu"), [128, 128], [128, 128], stages=4),
@@ -198,10 +225,11 @@ def test_the_turn_is_given_before_a_tile_is_stored(name: str) -> None:
 
 
 def test_tiles_are_those_of_the_schedule_as_far_as_registers_go() -> None:
-    """Two consumers' tiles of 64 x 128 become one of 128 x 128; of 64 x 256 each takes one; the ring grows by what is left."""
+    """Two consumers' tiles of 64 x 128 become one of 128 x 128, as does half of 128 x 256; the ring grows by what is left."""
     assert "BLOCK_M = 128;" in MENU["128x128"].source and "STAGES = 5;" in MENU["128x128"].source
     assert "BLOCK_M = 64;" in MENU["64x256"].source and "BLOCK_N = 256;" in MENU["64x256"].source
-    assert "BLOCK_M = 128;" in MENU["cluster"].source and "BLOCK_N = 128;" in MENU["cluster"].source
+    for name in ("cluster", "half of 128x256"):
+        assert "BLOCK_M = 128;" in MENU[name].source and "BLOCK_N = 128;" in MENU[name].source
     assert MENU["128x128"].main.grid == (132, 1, 1) and MENU["128x128"].main.block == (384, 1, 1)
     assert MENU["three blocks at a time"].main.grid == (396, 1, 1)
 

@@ -9,8 +9,7 @@ consumer when it has issued its last multiply-adds, before they are done. So a c
 has waited for all steps before. That is needed, because a wait for the parity of a phase cannot tell phases apart that are two
 rounds of the ring away.
 
-A consumer needs registers for a whole tile. So a block's tile is that of the schedule if its sums fit, else a part of it that
-one or some of the schedule's consumers compute.
+A consumer needs registers for a whole tile. So a block's tile is that of the schedule if its sums fit, else a part of it.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.cuda.wgmma.plan import BARRIER_BYTES, WARPGROUP, WgmmaPlan
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
-from gensor_gym.graph.matrices.choices import WGMMA_ROWS
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS, column_step
 from gensor_gym.graph.structure import matrix_axes
 
 MOST_SUMS = 192
@@ -46,20 +46,28 @@ def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> Wg
     return next((plan for plan in rings if plan.persistent), None)
 
 
-def _of_one_consumer(program: Program) -> Iterator[Program]:
-    """Yield programs whose block tile one consumer computes, those with the largest tiles first.
+def _of_one_consumer(program: Program) -> list[Program]:
+    """Return programs whose block tile one consumer computes, those that copy the least for a multiply-add first.
 
-    Along some axes it is the program's block tile, along the others the tile of one of the program's consumers.
+    Along each axis it is the program's block tile, half of it, or the tile of one of the program's consumers.
     """
-    roles = matrix_axes(program.operator)
+    op, (inner, outer) = program.operator, program.tiles
+    roles = matrix_axes(op)
     assert roles is not None, "checked where a product's schedule takes tensor cores"
-    (inner, outer), spatial, row = program.tiles, program.operator.spatial, roles.m
-    for whole in (spatial, [a for a in spatial if a != row], [row], []):
-        tile = {a: (outer if a in whole else inner)[a] for a in spatial}
-        columns = math.prod(size for a, size in tile.items() if a != row)
-        if columns <= MOST_COLUMNS and max(tile[row], WGMMA_ROWS) * columns <= MOST_SUMS * WARPGROUP:
+    wide, steps = [a for a in op.spatial if outer[a] > 1], {roles.m: WGMMA_ROWS, roles.n: column_step(op)}
+    sizes = []
+    for a in wide:
+        halves = outer[a] % (2 * steps.get(a, 1)) == 0 and (a != roles.n or set(wide) <= set(steps))
+        sizes.append(dict.fromkeys((outer[a], *((outer[a] // 2,) if halves else ()), inner[a])))
+    found: dict[float, Program] = {}
+    for chosen in product(*sizes):
+        tile = dict(zip(wide, chosen, strict=True))
+        rows, columns = max(tile.get(roles.m, 1), WGMMA_ROWS), math.prod(size for a, size in tile.items() if a != roles.m)
+        fits = columns <= MOST_COLUMNS and rows * columns <= MOST_SUMS * WARPGROUP
+        if fits and columns % column_step(op) == 0:
             both = (tuple(tile.get(a, n) for a, n in enumerate(level)) for level in program.tiles)
-            yield replace(program, tiles=tuple(both))
+            found.setdefault(1 / rows + 1 / columns, replace(program, tiles=tuple(both)))
+    return [found[copied] for copied in sorted(found)]
 
 
 def _with_stages(program: Program, stages: int) -> Program:
