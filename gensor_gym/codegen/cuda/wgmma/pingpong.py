@@ -49,22 +49,21 @@ def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> Wg
 def _of_one_consumer(program: Program) -> list[Program]:
     """Return programs whose block tile one consumer computes, those that copy the least for a multiply-add first.
 
-    Along each axis it is the program's block tile, half of it, or the tile of one of the program's consumers.
+    Along each axis it is the program's block tile, the tile of one of the program's consumers, or half of the block tile: of rows,
+    and of columns that run along one axis.
     """
     op, (inner, outer) = program.operator, program.tiles
     roles = matrix_axes(op)
     assert roles is not None, "checked where a product's schedule takes tensor cores"
-    wide, steps = [a for a in op.spatial if outer[a] > 1], {roles.m: WGMMA_ROWS, roles.n: column_step(op)}
-    sizes = []
+    wide, sizes, found = [a for a in op.spatial if outer[a] > 1], list[dict[int, None]](), dict[float, Program]()
     for a in wide:
-        halves = outer[a] % (2 * steps.get(a, 1)) == 0 and (a != roles.n or set(wide) <= set(steps))
-        sizes.append(dict.fromkeys((outer[a], *((outer[a] // 2,) if halves else ()), inner[a])))
-    found: dict[float, Program] = {}
+        step = WGMMA_ROWS if a == roles.m else column_step(op)
+        halved = outer[a] % (2 * step) == 0 and (a == roles.m or {*wide} <= {a, roles.m})
+        sizes.append(dict.fromkeys((outer[a], *((outer[a] // 2,) if halved else ()), inner[a])))
     for chosen in product(*sizes):
         tile = dict(zip(wide, chosen, strict=True))
         rows, columns = max(tile.get(roles.m, 1), WGMMA_ROWS), math.prod(size for a, size in tile.items() if a != roles.m)
-        fits = columns <= MOST_COLUMNS and rows * columns <= MOST_SUMS * WARPGROUP
-        if fits and columns % column_step(op) == 0:
+        if columns <= MOST_COLUMNS and rows * columns <= MOST_SUMS * WARPGROUP:
             both = (tuple(tile.get(a, n) for a, n in enumerate(level)) for level in program.tiles)
             found.setdefault(1 / rows + 1 / columns, replace(program, tiles=tuple(both)))
     return [found[copied] for copied in sorted(found)]
