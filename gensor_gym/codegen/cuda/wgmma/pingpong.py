@@ -49,8 +49,8 @@ def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> Wg
 def _of_one_consumer(program: Program) -> list[Program]:
     """Return programs whose block tile one consumer computes, those that copy the least for a multiply-add first.
 
-    Along each axis it is the program's block tile, the tile of one of the program's consumers, or half of the block tile: of rows,
-    and of columns that run along one axis.
+    Along each axis it is the program's block tile or the tile of one of the program's consumers. Along rows, and along columns
+    of one axis, it may be half of the block tile.
     """
     op, (inner, outer) = program.operator, program.tiles
     roles = matrix_axes(op)
