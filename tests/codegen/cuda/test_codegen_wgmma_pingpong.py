@@ -15,6 +15,8 @@ from gensor_gym.codegen.cuda.dependent import dependent
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.matrices.choices import column_step
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import starts
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
 from tests.support.thorough import thorough_but
@@ -33,6 +35,7 @@ from tests.support.wgmma_kernels import (
     wgmma_schedule,
 )
 
+LARGE = gemm(4096, 4096, 4096)
 SHORT = replace(TINY, name="short", shared_per_block=36 * 1024)
 """So little shared memory that rings have one to four stages."""
 PAIR = replace(TINY, name="pair", units=2)
@@ -105,6 +108,25 @@ def test_random_schedules_are_right() -> None:
     rng = np.random.default_rng(7)
     kernels = [random_kernel(rng) for _ in range(8)]
     assert faults(kernels, seeds=2) == []
+
+
+WALKED = (
+    LARGE, gemm(8192, 4096, 1024, "int8"), gemm(8192, 4096, 1024, "tf32"), gemm(16, 50000, 1024),
+    operators.conv2d(16, 64, 56, 56, 256, 1, 1, dtype="float16"), operators.conv2d(3, 136, 12, 14, 200, 1, 1, dtype="float16"),
+    operators.conv2d(32, 512, 7, 7, 2048, 1, 1, dtype="bfloat16"),
+    operators.conv2d(16, 256, 14, 14, 256, 3, 3, padding=1, dtype="float16"),
+)  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("op", WALKED, ids=str)
+def test_all_legal_schedules_have_a_kernel_or_none(op: Operator) -> None:
+    """Tiles of many shapes, images and consumers, also where they are few for the machine."""
+    rng, graph = np.random.default_rng(0), ConstructionGraph(op, H200, "extended")
+    (start,) = [one for one in map(Schedule, starts(graph.tables, graph.initial().row)[1:]) if one.knob("tensor_core") == 2]
+    walked = [graph.random_schedule(rng, int(rng.integers(6, 50)), start) for _ in range(60)]
+    made = [generate_pingpong(op, one, replace(H200, units=units)) for one in walked for units in (132, 8)]
+    assert any(kernel is not None for kernel in made)
 
 
 def random_kernel(rng: np.random.Generator) -> Kernel:
@@ -180,7 +202,6 @@ def test_one_consumer_multiplies_while_the_other_stores() -> None:
     assert len(found) == 3 and all("seen" in fault and "gemm" in fault for fault in found)
 
 
-LARGE = gemm(4096, 4096, 4096)
 MENU = {
     "128x128": pingpong_kernel(LARGE, [64, 128], [128, 128], stages=4, raster=8),
     "64x256": pingpong_kernel(LARGE, [64, 256], [64, 256], stages=4, persistent=1, raster=16),
