@@ -88,11 +88,9 @@ def generate_pingpong(op: Operator | Dataflow, schedule: AnySchedule, hw: Hardwa
     None if there is no such kernel (`cuda.wgmma.pingpong`): it is for products by wgmma with more tiles than run at a time. No
     GPU has run one, so `generate` writes none.
     """
-    if not isinstance(op, Operator) or not isinstance(schedule, Schedule) or hw.kind != "gpu":
+    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
         return None
-    target = targets.target_of(hw)
-    assert isinstance(target, targets.GpuTarget)
-    return target.generate_pingpong(lower(op, schedule, hw))
+    return targets.target_of(hw).generate_pingpong(lower(op, schedule, hw))
 
 
 def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:

@@ -288,8 +288,10 @@ def _known(building: Building, machine: str) -> None:
                     made = make_kernel(op, schedule, hw)
                     if isinstance(made, Kernel):
                         _put(building, "known", str(op), schedule, made, (arm, rank))
-            turns = ((one, generate_pingpong(op, one, hw)) for one in dict.fromkeys(chain.from_iterable(arms.values())))
-            found = {kernel.digest: (one, kernel) for one, kernel in turns if kernel is not None}
+            found = dict[str, tuple[Schedule, Kernel]]()
+            for one in chain.from_iterable(arms.values()):
+                if (kernel := generate_pingpong(op, one, hw)) is not None:
+                    found.setdefault(kernel.digest, (one, kernel))
             for rank, (schedule, kernel) in enumerate(islice(found.values(), CHOICES), 1):
                 _put(building, "known", str(op), schedule, kernel, (PINGPONG, rank))
             building.proposals.add({"key": f"known {op}"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from gensor_gym.codegen.targets.c import CTarget
 from gensor_gym.codegen.targets.cuda import CudaTarget
 from gensor_gym.codegen.targets.hip import HipTarget
-from gensor_gym.codegen.targets.target import GpuTarget, Target
+from gensor_gym.codegen.targets.target import Target
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.registry import near
 
-__all__ = ["TARGETS", "GpuTarget", "Target", "get", "target_of"]
+__all__ = ["TARGETS", "Target", "get", "target_of"]
 
 TARGETS: dict[str, Target] = {target.name: target for target in (CTarget(), CudaTarget(), HipTarget())}
 """Language -> target; add an entry to support another language."""

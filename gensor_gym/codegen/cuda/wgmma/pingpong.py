@@ -6,8 +6,8 @@ of its block, the second consumer takes the others. The producer fills the ring 
 
 Each consumer has a barrier, its turn. A consumer waits for its turn before the steps of a tile. It gives the turn to the other
 consumer when it has issued its last multiply-adds, before they are done. So a consumer starts at a step only after the other one
-has waited for all steps before. That is needed, because a wait for the parity of a phase cannot tell phases apart that are two
-rounds of the ring away.
+has waited for all steps before. That is needed, because phases of a barrier that are two rounds of the ring apart have the same
+parity.
 
 A consumer needs registers for a whole tile. So a block's tile is that of the schedule if its sums fit, else a part of it.
 """
