@@ -180,7 +180,7 @@ test_planted_faults_are_caught = planted_show(FAULTS, *QUICK)
 WATCHED = {
     "turn_parity ^= 1;\n": "turn_parity ^= 1;\n    if (lane == 0) ++inside[own];\n",
     "if (lane == 0) barrier_arrive(turn": "if (lane == 0) --inside[own];\n    if (lane == 0) barrier_arrive(turn",
-    'extern "C" __global__': 'static int inside[2];\nextern "C" __global__',
+    "const int own": "static int inside[2];\n  const int own",
 }
 """Text of a kernel and what stands in its place, so that it counts the warps that are between the start and end of a turn."""
 
