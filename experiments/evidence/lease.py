@@ -21,6 +21,7 @@ from agents.runs.settings import ROOT
 from agents.runs.texts import table
 from experiments.common.statistics import geometric_mean
 from experiments.common.style import GREY, PALETTE, RC, save
+from experiments.device.archive.packed import PINGPONG
 from experiments.device.lease import RESULTS, read_results
 from experiments.device.stages import adaptive
 from experiments.device.stages.operators import conclusions, standings
@@ -30,6 +31,8 @@ from experiments.evidence.ship import slim, write_rows
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
+ARMS = {"known": "known", "candidates": "first choices", PINGPONG: "ping-pong"}
+"""Arm of programs of operators timed before -> what the page calls its fastest one."""
 CONTACTS = ("first_look_contact", "first_contact")
 Row = Mapping[str, Any]
 
@@ -121,18 +124,18 @@ def _contacts(day: Path) -> list[str]:
 def _known(day: Path) -> list[str]:
     together = [row for row in _rows(day, "known_together") if "samples" in row]
     proposals = [row for row in _rows(day, "proposals") if row["group"] == "known"]
-    cells = []
+    arms, cells = [arm for arm in ARMS if any(row["arm"] == arm for row in proposals)], []
     for row in together:
         medians = {name: 1e6 * statistics.median(values) for name, values in row["samples"].items()}
         by_arm = {
             arm: min((medians[p["digest"]] for p in proposals
                       if p["operator"] == row["operator"] and p["arm"] == arm and p["digest"] in medians), default=math.nan)
-            for arm in ("known", "candidates")
+            for arm in arms
         }  # fmt: skip
         torch = min(value for name, value in medians.items() if name.startswith("torch"))
         ours = min(value for name, value in medians.items() if not name.startswith("torch"))
-        numbers = (by_arm["known"], by_arm["candidates"], torch)
-        cells.append((f"`{row['operator']}`", *(f"{value:.1f}" for value in numbers), f"{torch / ours:.2f}"))
+        numbers = ("" if math.isnan(value) else f"{value:.1f}" for value in (*by_arm.values(), torch))
+        cells.append((f"`{row['operator']}`", *numbers, f"{torch / ours:.2f}"))
     if not cells:
         return []
     mean = geometric_mean(float(cell[-1]) for cell in cells)
@@ -141,7 +144,7 @@ def _known(day: Path) -> list[str]:
         "The fastest of three programs that an H100 ran fastest on an earlier day, the fastest of six first choices of today, "
         f"and torch's faster layout, in interleaved rounds: {len(cells)} operators, torch's time over ours {mean:.2f} in the "
         "geometric mean.", "",
-        *table(("operator", "known us", "first choices us", "torch us", "torch / ours"), cells), "",
+        *table(("operator", *(f"{ARMS[arm]} us" for arm in arms), "torch us", "torch / ours"), cells), "",
     ]  # fmt: skip
 
 

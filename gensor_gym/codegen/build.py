@@ -10,9 +10,11 @@ from typing import Any
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.families import AnySchedule, family_of
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -78,6 +80,17 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     machine, op = hardware.get(hw), resolve_computation(op)
     check_kind(op, schedule, machine)
     return family_of(op).generate(op, schedule, machine)
+
+
+def generate_pingpong(op: Operator | Dataflow, schedule: AnySchedule, hw: Hardware) -> Kernel | None:
+    """Write the source of a schedule's kernel whose consumers take turns at the tensor cores; compile nothing.
+
+    None if there is no such kernel (`cuda.wgmma.pingpong`): it is for products by wgmma with more tiles than run at a time. No
+    GPU has run one, so `generate` writes none.
+    """
+    if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
+        return None
+    return targets.target_of(hw).generate_pingpong(lower(op, schedule, hw))
 
 
 def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:

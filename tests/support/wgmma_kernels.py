@@ -11,6 +11,7 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
+from gensor_gym.codegen.build import generate_pingpong
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
@@ -21,6 +22,7 @@ from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.matrices.choices import column_step
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import decode, make_draws
@@ -42,10 +44,21 @@ DEPTHS = {
 
 
 def wgmma_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
-    """The kernel of a consumer's tile and a block tile of m and n; a batch one by one, 128 bytes of the reduction."""
+    """The kernel of `wgmma_schedule`."""
+    return generate_cuda(lower(op, wgmma_schedule(op, tile, block, **knobs), hw))
+
+
+def wgmma_schedule(op: Operator, tile: list[int], block: list[int], **knobs: int) -> Schedule:
+    """A schedule of a consumer's tile and a block tile of m and n; a batch one by one, 128 bytes of the reduction."""
     batch, (chunk, step) = [1] * (len(op.axes) - 3), DEPTHS[op.dtype]
-    schedule = make_schedule(op, [*batch, *tile, chunk], [*batch, *block, step], tensor_core=2, **knobs)
-    return generate_cuda(lower(op, schedule, hw))
+    return make_schedule(op, [*batch, *tile, chunk], [*batch, *block, step], tensor_core=2, **knobs)
+
+
+def pingpong_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
+    """The kernel of the same schedule as of `wgmma_kernel` whose consumers take turns; an AssertionError where it has none."""
+    kernel = generate_pingpong(op, wgmma_schedule(op, tile, block, **knobs), hw)
+    assert kernel is not None, f"{op}: {block} on {hw.name}"
+    return kernel
 
 
 def faults(kernels: list[Kernel], seeds: int = 1) -> list[str]:

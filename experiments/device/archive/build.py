@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,22 @@ from agents.runs.journal import Journal, read_rows
 from agents.runs.settings import ROOT
 from experiments.device.archive import networks
 from experiments.device.archive.arms import SEEN, Arm, Study, proposed, read_study
-from experiments.device.archive.packed import ABOUT, FOLDER, PROPOSALS, described, kernel_of, write_part
+from experiments.device.archive.packed import (
+    ABOUT,
+    FOLDER,
+    PINGPONG,
+    PROPOSALS,
+    VARIANT,
+    described,
+    kernel_of,
+    write_part,
+)
 from experiments.device.stages import families
 from experiments.device.stages.operators import candidates
 from experiments.device.table import read_operators
 from experiments.device.work.progress import say
 from gensor_gym import hardware
+from gensor_gym.codegen.build import generate_pingpong
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
@@ -90,7 +100,8 @@ def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
     for row in read_rows(path) if name in (*TABLES, *LISTS) else []:
         for trial in row.get("trials", [row]) if name in LISTS else [row]:
             seconds = statistics.median_high(trial["samples"]) if trial.get("samples") else trial.get("seconds")
-            if trial.get("status") == Status.OK.value and trial.get("schedule") and seconds is not None:
+            plain = trial.get("schedule") and VARIANT not in trial
+            if trial.get("status") == Status.OK.value and plain and seconds is not None:
                 yield row["operator"], trial["schedule"], seconds
 
 
@@ -264,7 +275,10 @@ def _never_run(building: Building, machine: str) -> None:
 
 
 def _known(building: Building, machine: str) -> None:
-    """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now."""
+    """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now.
+
+    The first `CHOICES` of those whose consumers can take turns come a second time, as kernels of the arm `PINGPONG`.
+    """
     hw = hardware.get(machine)
     for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:
@@ -274,6 +288,12 @@ def _known(building: Building, machine: str) -> None:
                     made = make_kernel(op, schedule, hw)
                     if isinstance(made, Kernel):
                         _put(building, "known", str(op), schedule, made, (arm, rank))
+            found = dict[str, tuple[Schedule, Kernel]]()
+            for one in chain.from_iterable(arms.values()):
+                if (kernel := generate_pingpong(op, one, hw)) is not None:
+                    found.setdefault(kernel.digest, (one, kernel))
+            for rank, (schedule, kernel) in enumerate(islice(found.values(), CHOICES), 1):
+                _put(building, "known", str(op), schedule, kernel, (PINGPONG, rank))
             building.proposals.add({"key": f"known {op}"})
 
 

@@ -17,11 +17,14 @@ from typing import Any
 import gensor_gym
 from agents.optimizer import optimize
 from gensor_gym import hardware
+from gensor_gym.codegen.build import generate_pingpong
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.families import family_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.files import write_whole
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.plan import Plan
@@ -52,15 +55,19 @@ def made(name: str) -> tuple[Any, tuple[Any, ...]]:
 def draw(machine: str, folder: Path, revision: str) -> None:
     """Search for the kernels of all networks by the machine's model, compile them, and write them to `FILE` in a folder.
 
-    By network, the file has the fastest schedule of each computation, and by digest the compiled kernels.
+    By network, the file has the fastest schedule of each computation, and by digest the compiled kernels. `pingpong` lists the
+    computations whose kernel also compiles well with consumers that take turns.
     """
     found: dict[str, Any] = {}
     cubins: dict[str, Any] = {}
     for name in NAMES:
         network = gensor_gym.compile(*made(name), hardware=machine, reuse=False, **ASKED)
         schedules = {str(result.task.operator): str(result.schedule) for result in network.results}
-        found[name] = {"schedules": schedules, "model_s": sum(result.seconds for result in network.results)}
-        for kernel in network.kernels:
+        every = {str(one.task.operator): _turns(one.task.operator, one.schedule, network.hardware) for one in network.results}
+        turns = {text: kernel for text, kernel in every.items() if kernel is not None}
+        seconds = sum(result.seconds for result in network.results)
+        found[name] = {"schedules": schedules, "model_s": seconds, "pingpong": sorted(turns)}
+        for kernel in (*network.kernels, *turns.values()):
             if kernel.digest not in cubins:
                 compiled = dataclasses.asdict(nvrtc.compile_cubin(kernel))
                 cubins[kernel.digest] = {**compiled, "cubin": base64.b64encode(compiled["cubin"]).decode()}
@@ -98,6 +105,27 @@ def opened(archive: dict[str, Any], name: str) -> tuple[Any, tuple[Any, ...], Pl
         kernels.append(remembered(computation, schedule, hw))
     _keep(archive, kernels)
     return module, inputs, plan, kernels
+
+
+def pingpong(archive: dict[str, Any], name: str, kernels: Sequence[Kernel]) -> list[Kernel | None]:
+    """Return, for each of a network's kernels, that of the same schedule whose consumers take turns; None where there is none.
+
+    The archive's compiled kernels are put into NVRTC's cache.
+    """
+    hw, known = hardware.get(archive["machine"]), archive["networks"][name]
+    made = {
+        text: generate_pingpong(kernel.loop_nest, Schedule.parse(known["schedules"][text]), hw)
+        for text, kernel in {str(kernel.operator): kernel for kernel in kernels}.items()
+        if text in known["pingpong"]
+    }
+    _keep(archive, [kernel for kernel in made.values() if kernel is not None])
+    return [made.get(str(kernel.operator)) for kernel in kernels]
+
+
+def _turns(computation: Any, schedule: Any, hw: Hardware) -> Kernel | None:
+    """Return the kernel of a schedule whose consumers take turns; None if there is none that compiles well."""
+    made = generate_pingpong(computation, schedule, hw)
+    return None if made is None or nvrtc.compile_cubin(made).loss else made
 
 
 def _keep(archive: dict[str, Any], kernels: Sequence[Kernel]) -> None:

@@ -5,7 +5,8 @@ The model chose the kernels beforehand.
 A network's row has two errors against torch in float64 on the device: ours, and torch's error in the same data type. It also has
 interleaved samples of ours, of torch in float32, and of torch as users call it, whose convolutions may use tf32. For bfloat16,
 the samples of torch in float32 are missing. All are replayed as CUDA graphs. Rows of torch.compile come later, because compiling
-a network takes longest. Last are rows of our kernels with dependent launches, with the distance of their outputs from the others.
+a network takes longest. Last are rows of our kernels with dependent launches, and of kernels whose consumers take turns where
+that is faster, with the distance of their outputs from the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gensor_gym.networks.gpu.function import GpuNetwork
 FILE = "networks.jsonl"
 ROUNDS = 15
 OURS, FLOAT32, DEFAULT, COMPILED = "gensor_gym", "torch, float32", "torch", "torch.compile"
-DEPENDENT = "gensor_gym, dependent launches"
+DEPENDENT, PINGPONG = "gensor_gym, dependent launches", "gensor_gym, ping-pong"
 LEAST, COMPILED_LEAST = 15.0, 40.0
 """Least seconds that must remain to begin a network, and to begin it with torch.compile."""
 WARM = 0.15
@@ -49,7 +50,7 @@ def run(context: Context) -> dict[str, object]:
     After an error the device is tested: if it is lost, this process ends, and the next process resumes.
     """
     archive, held = networks.read(CARRY), dict[str, Opened]()
-    stages = ("", timed), (" compiled", compiled), (" dependent", dependent)
+    stages = ("", timed), (" compiled", compiled), (" dependent", dependent), (" pingpong", pingpong)
     parts = ((f"{name}{of}", does) for of, does in stages for name in networks.NAMES)
     with closing(context.journal(FILE)) as journal:
         for key, does in parts:
@@ -107,11 +108,42 @@ def compiled(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: 
 def dependent(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
     """Time a network in our kernels with and without dependent launches; return the samples and the outputs' distance."""
     _, given, function = opened(archive, name, held)
-    other, ours = function.dependent(), function(*given)
-    compile_together([task.kernel for task in other.tasks.listed])
-    reference = tuple(torch.as_tensor(one).double() for one in (ours if isinstance(ours, tuple) else (ours,)))
-    apart = distance(other(*given), reference)
+    other = function.dependent()
+    apart = _apart(function, other, given)
     return {"distance": apart, **_sampled({OURS: replayed(function), DEPENDENT: replayed(other)}, seed)}
+
+
+def pingpong(archive: dict[str, Any], name: str, held: dict[str, Opened], seed: int) -> dict[str, Any]:
+    """Time a network with kernels whose consumers take turns, of all that can those that are faster so.
+
+    Return the outputs' distance with all of them, the seconds of each with and without, and samples of the network as it is and
+    with the faster ones. There are no samples where no kernel has consumers that could take turns.
+    """
+    _, given, function = opened(archive, name, held)
+    kernels = [task.kernel for task in function.tasks.listed]
+    turns = networks.pingpong(archive, name, kernels)
+    pairs = {kernel.digest: place for place, kernel in enumerate(kernels) if turns[place] is not None}
+    if not pairs:
+        return {"turns": []}
+    every = function.with_kernels([turn or kernel for kernel, turn in zip(kernels, turns, strict=True)])
+    apart, found = _apart(function, every, given), dict[str, dict[str, Any]]()
+    for digest, place in pairs.items():
+        timers = {OURS: replayed(function, place), PINGPONG: replayed(every, place)}
+        seconds = {of: float(np.median(values)) for of, values in interleaved(timers, ROUNDS, seed).items()}
+        found[digest] = {"operator": str(kernels[place].operator), "seconds": seconds}
+    faster = {digest for digest, row in found.items() if row["seconds"][PINGPONG] < row["seconds"][OURS]}
+    chosen = [turn if turn and kernel.digest in faster else kernel for kernel, turn in zip(kernels, turns, strict=True)]
+    best = function.with_kernels(chosen)
+    best(*given)
+    samples = _sampled({OURS: replayed(function), PINGPONG: replayed(best)}, seed)
+    return {"distance": apart, "turns": list(found.values()), **samples}
+
+
+def _apart(function: GpuNetwork, other: GpuNetwork, given: Inputs) -> float:
+    """Compile the kernels of `other` and return the distance of its outputs from those of `function`."""
+    ours = function(*given)
+    compile_together([task.kernel for task in other.tasks.listed])
+    return distance(other(*given), tuple(torch.as_tensor(one).double() for one in (ours if isinstance(ours, tuple) else (ours,))))
 
 
 def compile_together(kernels: list[Kernel]) -> None:
@@ -133,15 +165,18 @@ def distance(found: Any, reference: Any) -> float:
     return float(np.max([float((one - wanted).abs().max() / wanted.abs().max()) for one, wanted in pairs]))
 
 
-def replayed(function: GpuNetwork) -> Timer:
-    """Return a timer that captures calls of a network in one CUDA graph and replays it, with the inputs of its last call."""
+def replayed(function: GpuNetwork, only: int | None = None) -> Timer:
+    """Return a timer that captures calls of a network in one CUDA graph and replays it, with the inputs of its last call.
+
+    With `only`, the calls are of the kernel of this place alone.
+    """
     import cupy
 
     held, graphs = function.loaded(), dict[int, Any]()
     stream = cupy.cuda.Stream(non_blocking=True)
 
     def seconds(calls: int) -> float:
-        graph = graphs[calls] = graphs.get(calls) or held.captured(calls)
+        graph = graphs[calls] = graphs.get(calls) or held.captured(calls, only)
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record(stream)
         graph.launch(stream)
@@ -183,14 +218,24 @@ def _sampled(timers: dict[str, Timer], seed: int) -> dict[str, Any]:
 
 
 def digest(context: Context) -> dict[str, object]:
-    """Return torch's time over ours by network, the largest errors, and the wrong networks, whose times do not count."""
+    """Return torch's time over ours by network, the largest errors, and the wrong networks, whose times do not count.
+
+    Rows of variants whose outputs are far from those of the network are wrong too. `turns` has, by network, the numbers of
+    kernels whose consumers can take turns and of those that are faster so.
+    """
     rows = context.rows(FILE)
     errors = {row["network"]: row["errors"] for row in rows if "errors" in row}
-    wrong = sorted(name for name, of in errors.items() if not of[OURS] <= FAR[networks.dtype_of(name)])
+    apart = {row["key"]: row["distance"] for row in rows if "distance" in row} | {name: of[OURS] for name, of in errors.items()}
+    wrong = sorted(key for key, far in apart.items() if not far <= FAR[networks.dtype_of(key.split()[0])])
     over: dict[str, dict[str, float]] = {}
-    for row in (row for row in rows if row["network"] not in wrong):
+    for row in (row for row in rows if row["network"] not in wrong and row["key"] not in wrong):
         medians = {name: float(np.median(values)) for name, values in row.get("samples", {}).items()}
         others = {name: value / medians[OURS] for name, value in medians.items() if name != OURS}
         over[row["network"]] = {**over.get(row["network"], {}), **others}
     failed = {row["key"]: row["error"] for row in rows if "error" in row}
-    return {"over_ours": over, "wrong": wrong, "errors_to_float64": errors, "failed": failed}
+    turns = {row["network"]: _counted(row["turns"]) for row in rows if "turns" in row}
+    return {"over_ours": over, "wrong": wrong, "errors_to_float64": errors, "failed": failed, "turns": turns}
+
+
+def _counted(turns: list[dict[str, Any]]) -> tuple[int, int]:
+    return len(turns), sum(row["seconds"][PINGPONG] < row["seconds"][OURS] for row in turns)

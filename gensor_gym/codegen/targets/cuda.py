@@ -21,6 +21,12 @@ class CudaTarget(GpuTarget):
 
         return generate_cuda(program)
 
+    def generate_pingpong(self, program: Program) -> Kernel | None:
+        """Generate the kernel of a program with ping-pong (by `cuda/wgmma/pingpong.py`); None for a program without it."""
+        from gensor_gym.codegen.cuda.wgmma.codegen import generate_pingpong
+
+        return generate_pingpong(program) if program.knob("tensor_core") == 2 else None
+
     def generate_fused(self, program: GirProgram) -> Kernel:
         """Generate the CUDA kernel of a fused operator without products, a row nest (by `gir/cuda/generate.py`)."""
         from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda

@@ -54,8 +54,12 @@ class GpuNetwork:
 
         No GPU has run it, so it is not the default. ValueError for machines before sm_90 (`codegen.cuda.dependent`).
         """
-        plan, kernels, mode = self._made_of
-        return GpuNetwork(plan, list(map(dependent, kernels)), mode)
+        return self.with_kernels([dependent(task.kernel) for task in self.tasks.listed])
+
+    def with_kernels(self, kernels: Sequence[Kernel]) -> GpuNetwork:
+        """Return the network with other kernels of the same computations, in the same order."""
+        plan, _, mode = self._made_of
+        return GpuNetwork(plan, kernels, mode)
 
     def loaded(self) -> LoadedNetwork:
         """Return the network on the current GPU. The first call of this method or of the network loads it."""
@@ -98,20 +102,23 @@ class LoadedNetwork:
         self.graph = self.captured(1)
         """CuPy's graph of all launches. It reads and writes `memory`."""
 
-    def captured(self, calls: int) -> Any:
-        """Capture `calls` calls of the network on `memory` as a CUDA graph of CuPy, without copies of inputs and outputs."""
+    def captured(self, calls: int, only: int | None = None) -> Any:
+        """Capture `calls` calls of the network on `memory` as a CUDA graph of CuPy, without copies of inputs and outputs.
+
+        With `only`, it has the kernel of this place alone.
+        """
         with self._stream:
             self._stream.begin_capture()
             try:
                 for _ in range(calls):
-                    self._launch()
+                    self._launch(only)
             finally:
                 graph = self._stream.end_capture()
             graph.upload(self._stream)
         return graph
 
-    def _launch(self) -> None:
-        for call in self._calls:
+    def _launch(self, only: int | None = None) -> None:
+        for call in self._calls if only is None else self._calls[only : only + 1]:
             call()
 
     def _bound(self, task: Task, follows: bool) -> tuple[Callable[[], None], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from experiments.device.report import markdown
 from experiments.device.stages import STAGES, fused, networks
 from experiments.device.work import beside_torch
 from experiments.networks import attention, suite
-from gensor_gym import hardware
+from gensor_gym import hardware, operators
+from gensor_gym.codegen import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime import cuda
 from gensor_gym.dataflow.suite import make
@@ -25,8 +27,10 @@ from gensor_gym.dataflow.table import stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
+from gensor_gym.networks.gpu.function import GpuNetwork
 from tests.experiments.device.test_gpu_stages import InstantBench, InstantCompilers, InstantDevice, at, seconds_of, stage
 from tests.support import networks_cupy
+from tests.support.wgmma_kernels import wgmma_schedule
 
 OPERATORS = {"small": "softmax(m=7, n=77)", "large/softmax": "softmax(m=64, n=96)"}
 
@@ -170,10 +174,11 @@ def test_networks_are_compared_and_a_failure_is_a_row(drawn: Path, tmp_path: Pat
     context = Context(str(tmp_path), str(tmp_path), "one", 600.0, "h100", 0)
     said = networks.run(context)
     rows = {row["key"]: row for row in read_rows(tmp_path / networks.FILE)}
-    stages = "", " compiled", " dependent"
+    stages = "", " compiled", " dependent", " pingpong"
     assert list(rows) == [f"{name}{stage}" for stage in stages for name in ("broken", "small")]
     assert "no schedule" in rows["broken"]["error"] and set(said["failed"]) == {f"broken{stage}" for stage in stages}  # type: ignore[call-overload]
     assert rows["small dependent"]["distance"] == 0.0
+    assert rows["small pingpong"]["turns"] == [] and said["turns"] == {"small": (0, 0)}
     row = rows["small"]
     assert row["kernels"] == 3 and row["launches"] >= row["kernels"] and row["model_s"] > 0
     assert 0 < row["errors"][networks.OURS] < 1e-5 and row["errors"][networks.FLOAT32] < 1e-5
@@ -189,6 +194,57 @@ def test_networks_are_compared_and_a_failure_is_a_row(drawn: Path, tmp_path: Pat
     assert networks.run(context) == said, "rows that are there are not made again"
 
 
+def test_kernels_with_turns_are_chosen_by_time(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two kernels that have another with turns one is faster so; the network is timed with it alone."""
+    made: list[list[Kernel]] = []
+
+    def pingpong(whole: Any, name: str, kernels: list[Kernel]) -> list[Kernel | None]:
+        return [replace(kernel, source=f"{kernel.source}// turns\n") if place else None for place, kernel in enumerate(kernels)]
+
+    def with_kernels(self: GpuNetwork, kernels: list[Kernel]) -> GpuNetwork:
+        made.append(kernels)
+        return GpuNetwork(*self._made_of[:1], kernels)
+
+    def replayed(function: GpuNetwork, only: int | None = None) -> beside_torch.Timer:
+        turns = "// turns" in function.tasks.listed[only or 0].kernel.source
+        return lambda calls: calls * (0.5 if turns and only == 1 else 1.0)
+
+    monkeypatch.setattr(archive, "pingpong", pingpong)
+    monkeypatch.setattr(GpuNetwork, "with_kernels", with_kernels)
+    monkeypatch.setattr(networks, "replayed", replayed)
+    row = networks.pingpong(archive.read(tmp_path), "small", {}, 0)
+    every, chosen = made
+    assert ["// turns" in kernel.source for kernel in every] == [False, True, True]
+    assert ["// turns" in kernel.source for kernel in chosen] == [False, True, False]
+    assert row["distance"] == 0.0 and len(row["samples"][networks.PINGPONG]) == networks.ROUNDS
+    assert [turn["seconds"][networks.PINGPONG] for turn in row["turns"]] == [0.5, 1.0]
+
+
+def test_one_kernel_of_a_network_is_replayed(drawn: Path, tmp_path: Path) -> None:
+    """Its graph has the launches of that kernel."""
+    _, given, function = networks.opened(archive.read(tmp_path), "small", {})
+    function(*given)
+    held = function.loaded()
+    calls = list[int]()
+    held._calls = [lambda place=place: calls.append(place) for place in range(len(held._calls))]
+    held.captured(3, 1)
+    assert calls == [1, 1, 1]
+    calls.clear()
+    held.captured(2)
+    assert calls == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_archive_makes_kernels_with_turns_again() -> None:
+    """Of those that it lists: a schedule by wgmma with more tiles than run at a time."""
+    op = operators.gemm(2048, 2048, 512, dtype="bfloat16")
+    schedule = wgmma_schedule(op, [64, 128], [128, 128], stages=4)
+    kernel = generate(op, schedule, "h100")
+    known = {"schedules": {str(op): str(schedule)}, "pingpong": [str(op)]}
+    whole = {"machine": "h100", "compiler": "another", "networks": {"listed": known, "not": {**known, "pingpong": []}}}
+    listed, no = (archive.pingpong(whole, name, [kernel]) for name in ("listed", "not"))
+    assert listed[0] is not None and "turn_parity" in listed[0].source and no == [None]
+
+
 def test_a_wrong_network_is_seen() -> None:
     reference = torch.ones(2, 3, dtype=torch.float64)
     assert networks.distance(np.ones((2, 3), np.float32), reference) == 0.0
@@ -200,10 +256,17 @@ def test_a_wrong_network_is_seen() -> None:
 
 def test_a_wrong_network_has_no_speed(tmp_path: Path) -> None:
     samples = {networks.OURS: [1.0], networks.DEFAULT: [3.0]}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"key": name, "run": "one", "network": name, "samples": samples, "errors": {networks.OURS: error}}
         for name, error in (("right", 1e-6), ("far", 0.1), ("nan", float("nan")))
     ]
+    turns = [{"operator": "one", "seconds": {networks.OURS: 1.0, networks.PINGPONG: seconds}} for seconds in (0.5, 1.0)]
+    rows += [
+        {"key": f"right {of}", "run": "one", "network": "right", "distance": far, "samples": {networks.OURS: [1.0], of: [0.5]}}
+        for of, far in (("near", 1e-6), ("apart", 0.1))
+    ]
+    rows[-1]["turns"] = turns
     (tmp_path / networks.FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = networks.digest(Context(str(tmp_path), "", "one", 1.0))
-    assert said["wrong"] == ["far", "nan"] and said["over_ours"] == {"right": {networks.DEFAULT: 3.0}}
+    assert said["wrong"] == ["far", "nan", "right apart"] and said["turns"] == {"right": (2, 1)}
+    assert said["over_ours"] == {"right": {networks.DEFAULT: 3.0, "near": 0.5}}

@@ -25,6 +25,8 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.measure.native import make_kernel
 from tests.support import lease_stages
+from tests.support.cuda_schedules import make_schedule
+from tests.support.wgmma_kernels import wgmma_schedule
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 ARMS = (Arm("markov_ext", "markov_ext"), Arm("random", "random", 0), Arm("random", "random", 1))
@@ -162,3 +164,25 @@ def test_operators_that_a_lease_has_timed_come_last(tmp_path: Path) -> None:
     day = tmp_path / "h200" / "raw" / "2026-11-27"
     write_rows(day / "together.jsonl.gz", [{"operator": "a", "samples": {"x": [1.0]}}, {"operator": "b", "error": "none"}])
     assert operators_timed(tmp_path) == {"a"}
+
+
+def test_programs_come_again_with_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel once, in an arm of its own; what it takes is no time of the schedule's plain kernel."""
+    op = operators.gemm(2048, 2048, 512, dtype="bfloat16")
+    few, *several = (wgmma_schedule(op, tile, [128, 128], stages=stages) for tile, stages in (
+        ([64, 128], 4), ([128, 128], 4), ([64, 128], 3)))
+    plain = make_schedule(op, [8, 8, 8], [64, 64, 16])
+    monkeypatch.setattr(build, "read_operators", lambda: {"one": op})
+    monkeypatch.setattr(build, "fastest", lambda *given: [few, plain])
+    monkeypatch.setattr(build, "candidates", lambda *given: several)
+    building = build.Building(tmp_path)
+    build._known(building, "h100")
+    rows = [row for row in building.proposals if row.get("arm")]
+    building.close()
+    assert [(row["arm"], row["rank"]) for row in rows] == [
+        ("known", 1), ("known", 2), ("candidates", 1), ("candidates", 2), ("pingpong", 1),
+    ]
+    assert len({row["digest"] for row in rows}) == 5 and rows[-1]["schedule"] == str(few)
+    trial = {"operator": str(op), "schedule": str(few), "samples": [1.0], "status": "OK"}
+    write_rows(tmp_path / "known_trials.jsonl.gz", [trial, {**trial, "variant": "pingpong", "samples": [0.5]}])
+    assert list(build._trials(tmp_path / "known_trials.jsonl.gz")) == [(str(op), str(few), 1.0)]

@@ -23,6 +23,15 @@ from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
 from gensor_gym.codegen.cuda.wgmma.folding import folding_kernel, with_folded_rows
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.cuda.wgmma.layout import layout_kernel
+from gensor_gym.codegen.cuda.wgmma.pingpong import (
+    alternating,
+    over_own_tiles,
+    write_hand_over,
+    write_own_ring,
+    write_skip,
+    write_turn,
+    write_turn_barriers,
+)
 from gensor_gym.codegen.cuda.wgmma.plan import (
     ATOM_BYTES,
     PRODUCER_REGISTERS,
@@ -45,7 +54,19 @@ WARPS = WARPGROUP // 32
 
 def generate_wgmma(program: Program) -> Kernel:
     """Generate the CUDA kernel of a program with tensor_core=2 (wgmma), for sm_90a. ValueError names the unsupported part."""
-    plan = _plan(program)
+    return _generate(_plan(program), program)
+
+
+def generate_pingpong(program: Program) -> Kernel | None:
+    """Generate the kernel of a program with tensor_core=2 whose consumers take turns (`pingpong.py`).
+
+    None for a program without such a kernel: with a split reduction, or with so few tiles that all run at the same time.
+    """
+    plan = alternating(program, lambda each: _plan(each, alternates=True))
+    return None if plan is None else _generate(plan, program)
+
+
+def _generate(plan: WgmmaPlan, program: Program) -> Kernel:
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
     _write_barriers(out, plan)
@@ -67,12 +88,12 @@ def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, 
     return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) and plan.is_moved else None
 
 
-def _plan(program: Program) -> WgmmaPlan:
+def _plan(program: Program, alternates: bool = False) -> WgmmaPlan:
     if is_laid_out(program.operator):
-        return make_convolution_plan(with_folded_rows(program))
+        return make_convolution_plan(with_folded_rows(program), alternates)
     if is_transposed(program.operator):
-        return make_rows_plan(program)
-    return make_wgmma_plan(with_fused_columns(program))
+        return make_rows_plan(program, alternates)
+    return make_wgmma_plan(with_fused_columns(program), alternates)
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -84,7 +105,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
         "B_BYTES": (plan.b_bytes, "of a stage, the columns of one consumer"),
         "COLUMNS": (plan.tile[1], "pixels of a consumer"),
-        "CONSUMER_WARPS": (plan.num_consumers * WARPS * plan.cluster, "warps that give a stage back"),
+        "CONSUMER_WARPS": (plan.tile_consumers * WARPS * plan.cluster, "warps that give a stage back"),
         "POINTS": (plan.step // plan.depth, "wgmma along a step"),
         "ROW_BLOCKS": (plan.tile[0] // WGMMA_ROWS, f"blocks of {WGMMA_ROWS} rows of a consumer"),
         "WORK": (plan.work, "tiles, times slices"),
@@ -117,10 +138,14 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
     out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
+    if plan.alternates:
+        out.line("const unsigned turn = empty + STAGES * 8;  // of each consumer: the other one is done")
     with out.block("if (threadIdx.x == 0)"):
         with out.nest([Loop("stage", "STAGES")]):
             out.line("barrier_init(full + stage * 8, 1);")
             out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
+        if plan.alternates:
+            write_turn_barriers(out, WARPS)
         out.line("fence_barrier_init();")
     out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
     if plan.cluster > 1:
@@ -155,16 +180,25 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
         out.line("__syncwarp(0xffffffffu);  // or the assembler calls paths to the sums divergent, and serialises wgmma")
     out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
     _write_place(out, plan)
-    out.line("int stage = 0;")
-    out.line("unsigned parity = 0;")
-    with _over_work(out, plan):
+    if plan.alternates:
+        write_own_ring(out)
+    else:
+        out.line("int stage = 0;")
+        out.line("unsigned parity = 0;")
+    with _over_work(out, plan, own=plan.alternates):
         out.line(f"{SCALARS[plan.op.accumulator].name} acc[ROW_BLOCKS][{plan.columns_text} / 2];")
         if plan.stages > 1:
             out.line("int before = 0;  // stage of the step before")
+        if plan.alternates:
+            write_turn(out)
         _write_all_products(out, plan)
+        if plan.alternates:
+            write_hand_over(out)
         if plan.stages > 1:
             out.line("wgmma_wait<0>();")
             _write_release(out, plan, "before")
+        if plan.alternates:
+            write_skip(out)
         out.line()
         if plan.shares_steps:
             write_shared_store(out, plan)
@@ -264,12 +298,17 @@ def _write_next_stage(out: Writer) -> None:
 
 
 @contextmanager
-def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+def _over_work(out: Writer, plan: WgmmaPlan, own: bool = False) -> Iterator[None]:
     """Write the lines of the `with` block for each tile (and slice of the reduction) that this block computes.
 
     Declarations of the tile's first indices come before. A persistent block loops over several tiles, and so does a block with a
-    share of the steps.
+    share of the steps. With `own`, the tiles are those of one of two alternating consumers.
     """
+    if own:
+        with over_own_tiles(out, plan) as work:
+            write_block_tile(out, plan, work)
+            yield
+        return
     if plan.shares_steps:
         with over_share(out, plan) as tile:
             write_block_tile(out, plan, tile)

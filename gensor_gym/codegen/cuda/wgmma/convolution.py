@@ -154,9 +154,9 @@ class ConvolutionPlan(ColumnRowsPlan):
         return (len(self.op.inputs) + 1, offset) if read in self.moved else (read, 0)
 
 
-def make_convolution_plan(program: Program) -> ConvolutionPlan:
+def make_convolution_plan(program: Program, alternates: bool = False) -> ConvolutionPlan:
     """Plan the kernel of a conv2d with tensor_core=2 (wgmma). ValueError names the unsupported part."""
-    plan = ConvolutionPlan(program)
+    plan = ConvolutionPlan(program, alternates=alternates)
     check_wgmma(plan)
     columns = plan.register[plan.roles.n]
     require(plan, (

@@ -15,8 +15,12 @@ from gensor_gym.operators.types import Access
 
 WARPGROUP = 128
 """Number of threads that issue a wgmma together."""
+ALTERNATING = 2
+"""Number of consumers that take turns (ping-pong)."""
 ATOM_BYTES = 1024
 """Bytes of eight rows of 128 bytes: the period of the swizzle and the alignment of tiles."""
+BARRIER_BYTES = 8
+"""Bytes of a barrier in shared memory."""
 PRODUCER_REGISTERS = 40
 """Registers of a thread of the copying warpgroup, as in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
@@ -31,6 +35,9 @@ class WgmmaPlan(ProductPlan):
     panels of 64 columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If
     a tile has fewer rows than a wgmma takes, the missing rows are arbitrary memory, and their results are not stored.
     """
+
+    alternates: bool = False
+    """Whether two consumers take turns at whole block tiles (`pingpong.py`), instead of sharing each block tile."""
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
@@ -57,9 +64,14 @@ class WgmmaPlan(ProductPlan):
         return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.column_axes)
 
     @cached_property
+    def tile_consumers(self) -> int:
+        """Number of consumers (multiplying warpgroups) that compute a block tile together."""
+        return math.prod(self.consumers)
+
+    @cached_property
     def num_consumers(self) -> int:
         """Number of consumers (multiplying warpgroups) of a block."""
-        return math.prod(self.consumers)
+        return self.tile_consumers * (ALTERNATING if self.alternates else 1)
 
     @cached_property
     def threads(self) -> int:
@@ -141,12 +153,13 @@ class WgmmaPlan(ProductPlan):
     @cached_property
     def shared_bytes(self) -> int:
         """Bytes of dynamic shared memory of a block: stages, barriers, and padding to align the first stage."""
-        return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes)
+        turns = ALTERNATING * BARRIER_BYTES if self.alternates else 0
+        return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes) + turns
 
     @property
     def barrier_bytes(self) -> int:
         """Number of bytes of a stage's barriers: one for arrived data, one for a free buffer."""
-        return 16
+        return 2 * BARRIER_BYTES
 
     @cached_property
     def consumer_registers(self) -> int:
@@ -180,15 +193,16 @@ class WgmmaPlan(ProductPlan):
     @property
     def persistent(self) -> bool:
         """Whether a block computes several tiles one after another, because there are more tiles than blocks that run at once."""
-        return self.program.knob("persistent") >= 1 and self.work > self.living and not self.shares_steps
+        stays = self.alternates or self.program.knob("persistent") >= 1
+        return stays and self.work > self.living and not self.shares_steps
 
     @property
     def shares_steps(self) -> bool:
         """Whether each block computes an equal share of all reduction steps of all tiles.
 
-        They do if knob `persistent` is 2 and whole tiles cannot be shared out equally.
+        They do if knob `persistent` is 2 and whole tiles cannot be shared out equally, unless consumers take turns.
         """
-        return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
+        return not self.alternates and self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
 
     @property
     def shares(self) -> int:
@@ -312,12 +326,12 @@ def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
             raise ValueError(f"wgmma kernel of {plan.op}: {words}")
 
 
-def make_wgmma_plan(program: Program) -> WgmmaPlan:
+def make_wgmma_plan(program: Program, alternates: bool = False) -> WgmmaPlan:
     """Plan a matrix product with tensor_core=2 (wgmma) that reads its operands in their own layout.
 
     ValueError names the unsupported part.
     """
-    plan = WgmmaPlan(program)
+    plan = WgmmaPlan(program, alternates=alternates)
     check_wgmma(plan)
     check_batch(plan)
     return plan

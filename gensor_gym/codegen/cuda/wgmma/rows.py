@@ -74,9 +74,9 @@ class RowsPlan(ColumnRowsPlan):
         return left, TensorMap(argument, self.op.dtype, self.b_shape, strides, box, SWIZZLE_BYTES, offset)
 
 
-def make_rows_plan(program: Program) -> RowsPlan:
+def make_rows_plan(program: Program, alternates: bool = False) -> RowsPlan:
     """Plan a matrix product with tensor_core=2 (wgmma) that reads B in rows of k. ValueError names the unsupported part."""
-    plan = RowsPlan(program)
+    plan = RowsPlan(program, alternates=alternates)
     check_wgmma(plan)
     check_batch(plan)
     return plan
