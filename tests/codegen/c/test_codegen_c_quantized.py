@@ -107,7 +107,8 @@ def test_planted_faults_show(right: str, wrong: str) -> None:
     ("words_of_16(sum_0_0, sum_1_0, ", "words_of_16(sum_1_0, sum_0_0, "),
     ("byte_of_16(residual_int8_0_0[0], 2)", "byte_of_16(residual_int8_0_0[0], 1)"),
     ("memcpy(p + 1 * stride, &c1", "memcpy(p + 1 * stride, &c0"),  # another channel
-    ("_mm512_adds_epi16(_mm512_packs_epi32((__m512i)c, (__m512i)d), add)", "_mm512_packs_epi32((__m512i)c, (__m512i)d)"),  # no zero
+    # without the zero point
+    ("_mm512_adds_epi16(_mm512_packs_epi32((__m512i)c, (__m512i)d), add)", "_mm512_packs_epi32((__m512i)c, (__m512i)d)"),
     ("_mm512_packs_epi16(ab, cd)", "_mm512_packs_epi16((__m512i)(((vec16)ab << 24) >> 24), cd)"),  # not clipped
 ])  # fmt: skip
 def test_planted_faults_of_words_show(right: str, wrong: str) -> None:

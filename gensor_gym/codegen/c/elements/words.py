@@ -50,6 +50,13 @@ static inline __attribute__((always_inline)) int64_t part_of(const int8_t *p, un
     return (int64_t)all;
 }
 """
+REST = """/* Bytes 8 to count - 1 of 9 to 16 (a constant), then zeros. */
+static inline __attribute__((always_inline)) int64_t rest_of(const int8_t *p, unsigned long count) {
+    uint64_t last;
+    memcpy(&last, p + count - 8, 8);
+    return (int64_t)(last >> (128 - 8 * count));
+}
+"""
 _ORDER = "0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703"
 """Bytes 0, 4, 8 and 12 of a block, then 1, 5, 9 and 13, and so on."""
 X86 = {16: ("_mm512", "__AVX512BW__"), 8: ("_mm256", "__AVX2__"), 4: ("_mm", "__SSSE3__")}
@@ -113,7 +120,7 @@ def _gather(count: int, name: str, width: int) -> str:
     ]
     for lane in range(width):
         at = f"p + {lane} * stride"
-        halves = f"(vec4)(longs){{part_of({at}, 8), part_of({at} + 8, count - 8)}}"
+        halves = f"(vec4)(longs){{part_of({at}, 8), rest_of({at}, count)}}"
         text = halves if count == _BLOCK else f"({_KINDS[count]})part_of({at}, count)"
         lines.append(f"    const {_KINDS[count]} c{lane} = {text};")
     if count == 1:
