@@ -32,6 +32,13 @@ def test_each_side_multiplies_in_int8() -> None:
     assert not faults and ways.facts == {"products": 3, "products_in_int8": 3}
 
 
+class Any(str):
+    """A text that OpenVINO tells."""
+
+    def astype(self, kind: type) -> str:
+        return kind(self)
+
+
 class Told:
     """A model that OpenVINO compiled, with the given kernels."""
 
@@ -44,8 +51,8 @@ class Told:
     def get_ops(self) -> list[Told]:
         return [Told(kernel) for kernel in self.kernels]
 
-    def get_rt_info(self) -> dict[str, np.ndarray]:
-        return {"layerType": np.array("MatMul"), "primitiveType": np.array(self.kernels[0])}
+    def get_rt_info(self) -> dict[str, Any]:
+        return {"layerType": Any("MatMul"), "primitiveType": Any(self.kernels[0])}
 
 
 def test_a_model_without_products_in_int8_is_no_side_of_int8() -> None:
