@@ -21,6 +21,7 @@ from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
 from agents.gensor.stores import store_seconds, stores_pixels
+from agents.gensor.tilings import filled_registers
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
@@ -101,6 +102,9 @@ class Markov(Constructing):
         begin, before = time.perf_counter(), graph.evaluations
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
+        if stores_pixels(graph) and len(filled := filled_registers(graph)):
+            more = descended(graph, filled, graph.latencies(filled), self.descents, self.steps, self._moves(graph))
+            rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
         schedules, latencies = ranked(rows, seconds + store_seconds(rows, graph), graph)
         visited = sum(part[2] for part in parts)
         return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)

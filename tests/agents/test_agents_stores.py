@@ -9,6 +9,7 @@ import pytest
 
 from agents.gensor.markov import MarkovExtended
 from agents.gensor.stores import store_seconds, stores_of
+from agents.gensor.tilings import LEAST, filled_registers
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -60,3 +61,20 @@ def test_the_ranking_counts_stores() -> None:
     rows = np.stack([schedule.row for schedule in found.schedules])
     assert np.allclose(found.latencies, made.latencies(rows) + store_seconds(rows, made), rtol=1e-9)
     assert list(found.latencies) == sorted(found.latencies) and store_seconds(rows, made).any()
+
+
+@pytest.mark.parametrize("image", ["h=7, w=7", "h=56, w=56", "h=14, w=14"])
+def test_filled_registers_are_legal_programs_that_no_register_tile_exceeds(image: str) -> None:
+    made = graph(QUANTISED.replace("h=8, w=56", image))
+    rows = filled_registers(made)
+    assert len(rows) > 20 and all(made.is_legal(Schedule(row)) for row in rows)
+    channels, down, across = rows[:, 2], rows[:, 3], rows[:, 4]
+    accumulators = channels // 16 * down * across
+    assert accumulators.min() >= LEAST and (accumulators + channels // 16 + 1).max() <= 32
+    assert 7 in across and 48 in channels
+
+
+def test_the_ranking_begins_no_later_than_a_program_that_fills_the_registers() -> None:
+    made, few = graph(QUANTISED.replace("h=8, w=56", "h=7, w=7")), MarkovExtended(walkers=4, steps=8, refiners=0, columns=0)
+    rows, found = filled_registers(made), few.construct(made, np.random.default_rng(0))
+    assert found.latencies[0] <= (made.latencies(rows) + store_seconds(rows, made)).min() * (1 + 1e-9)
