@@ -12,7 +12,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule, make_row
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, slot_of
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, slot_of
 from gensor_gym.graph.tables.tables import SIZE_START
 
 VECTORS = 4
@@ -45,7 +45,7 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
             knobs = {"convolution": 1, "pack_a": 1, "pack_b": 1, "loop_order": order, "unroll": 4}
             found.append(make_row(tiles, [1] * MAX_AXES, 2, knobs))
     legal = [row for row in found if graph.is_legal(Schedule(row))]
-    return np.array(legal, dtype=np.int32).reshape(len(legal), -1)
+    return np.array(legal, dtype=np.int32).reshape(len(legal), ROW)
 
 
 def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:

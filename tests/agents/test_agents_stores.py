@@ -46,6 +46,7 @@ def test_longer_runs_take_fewer_seconds_and_residuals_as_many_again() -> None:
     (IMAGE, "cascade_lake"), (IMAGE.replace(', dtype="int8"', ""), "cascade_lake"),
     (f"{IMAGE}+dequantize", "cascade_lake"), (QUANTISED, "h100"),
     ('gemm(m=8, n=64, k=64, dtype="int8")+dequantize+quantize', "cascade_lake"), (IMAGE, "h100"),
+    ('max_pool2d(n=1, c=64, h=8, w=56, r=3, s=3, padding=1, dtype="int8")+dequantize+quantize', "cascade_lake"),
 ])  # fmt: skip
 def test_other_results_have_no_such_stores(text: str, machine: str) -> None:
     assert not store_seconds(np.stack([tiled(1), tiled(8)]), graph(text, machine)).any()
@@ -78,3 +79,9 @@ def test_the_ranking_begins_no_later_than_a_program_that_fills_the_registers() -
     made, few = graph(QUANTISED.replace("h=8, w=56", "h=7, w=7")), MarkovExtended(walkers=4, steps=8, refiners=0, columns=0)
     rows, found = filled_registers(made), few.construct(made, np.random.default_rng(0))
     assert found.latencies[0] <= (made.latencies(rows) + store_seconds(rows, made)).min() * (1 + 1e-9)
+
+
+def test_few_channels_and_pixels_fill_no_registers() -> None:
+    made = graph(QUANTISED.replace("h=8, w=56, k=64", "h=1, w=2, k=8"))
+    assert filled_registers(made).shape == (0, made.initial().row.size)
+    assert MarkovExtended(walkers=4, steps=8, refiners=0, columns=0).construct(made, np.random.default_rng(0)).schedules

@@ -179,16 +179,10 @@ def _openvino(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 
 
 def _products_in_int8(compiled: Any) -> dict[str, Any]:
-    """Return the number of products of a model that OpenVINO compiled, and of those that it computes in int8.
-
-    Raise ValueError if no product is computed in int8.
-    """
+    """Return the number of products of a model that OpenVINO compiled, and of those that it computes in int8."""
     told = [{key: node.get_rt_info()[key].astype(str) for key in _TOLD} for node in compiled.get_runtime_model().get_ops()]
     kinds = [one["primitiveType"] for one in told if one["layerType"] in ("Convolution", "FullyConnected", "MatMul")]
-    whole = [kind for kind in kinds if kind.upper().endswith("_I8")]
-    if kinds and not whole:
-        raise ValueError(f"OpenVINO computes {len(kinds)} products by {', '.join(sorted(set(kinds)))}; expected some in int8")
-    return {"products": len(kinds), "products_in_int8": len(whole)}
+    return {"products": len(kinds), "products_in_int8": sum(kind.endswith("_I8") for kind in kinds)}
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
