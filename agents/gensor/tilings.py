@@ -1,6 +1,6 @@
 """Programs of quantised convolutions from which descents start in addition to walks: register tiles that fill the registers.
 
-Walks double tiles step by step, and seldom reach tiles of 7 or 14 pixels, or of three vectors of channels. ResNet-50's
+Walks double tiles step by step, and rarely reach tiles of 7 or 14 pixels, or of three vectors of channels. ResNet-50's
 convolution of 7x7 pixels from 2048 to 512 channels takes 0.79 of the time from one of these programs (one core of a Zen 4).
 """
 
