@@ -77,7 +77,7 @@ def _pieces(i: int, count: int, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _interleaved(lines: list[str], vectors: list[str], times: int, width: int) -> list[str]:
-    """Interleave the vectors' lanes in log2(`times`) stages, of which each joins vector i with i + half; return their names.
+    """Interleave the vectors' lanes in log2(`times`) stages that each join vector i with i + half; return their names.
 
     The bits of (vector, lane of its block) rotate left by one at each stage.
     """
