@@ -31,6 +31,7 @@ OTHERS = {
     "gensor_gym/measure/workers/wire.py": "a pipe to a process of our own",
     "gensor_gym/measure/isolation/launch.py": "rules that a process of our own wrote",
     "gensor_gym/measure/workers/worker.py": "arguments of a process of our own",
+    "gensor_gym/measure/written/caller.py": "settings of a process of our own",
     "gensor_gym/graph/compiling/apart": "a pipe to a process of our own",
     "experiments/benches/environment/start.py": "a pipe to a process of our own",
     "experiments/benches/environment/start_process.py": "arguments of a process of our own",

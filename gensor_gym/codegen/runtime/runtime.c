@@ -237,6 +237,10 @@ struct gg_call {
 
 void gg_call(const struct gg_call *call) { call->entry(call->inputs, call->output, call->workspace, call->runtime); }
 
+void gg_calls(const struct gg_call *calls, long count) {
+    for (long i = 0; i < count; i++) gg_call(calls + i);
+}
+
 /* Seconds that `calls` calls of a kernel take together. */
 double gg_time(gg_entry *entry, const void *const *inputs, void *output, void *workspace,
                const struct gg_runtime *runtime, long calls) {

@@ -156,14 +156,17 @@ def operator_draws(
 
     `places` selects some of the three draws. Above `full_flops` operations only some elements have a reference.
     """
-    draws = []
-    for inputs, rng in drawn_inputs(op, seed, places):
-        if op.flops <= full_flops:
-            reference = op.reference(*inputs)
-            draws.append(Draw(inputs, reference, error_bound(op, inputs, reference)))
-        else:
-            draws.append(sampled_draw(op, inputs, rng, SAMPLES))
-    return tuple(draws)
+    return tuple(expected_of(op, inputs, rng, full_flops) for inputs, rng in drawn_inputs(op, seed, places))
+
+
+def expected_of(
+    op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, full_flops: float, samples: int = SAMPLES
+) -> Draw:
+    """Compute reference and error bound for given inputs; above `full_flops` operations only at `samples` random elements."""
+    if op.flops > full_flops:
+        return sampled_draw(op, inputs, rng, samples)
+    reference = op.reference(*inputs)
+    return Draw(inputs, reference, error_bound(op, inputs, reference))
 
 
 def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Generator, samples: int) -> Draw:

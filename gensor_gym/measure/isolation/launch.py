@@ -2,8 +2,8 @@
 
 It runs as a file and not as a module: importing the package starts NumPy's threads, and Landlock does not bind running threads.
 RULES is empty for a worker without isolation. Otherwise it is the path of a JSON file with the arguments of `shut_in` or, for a
-compiler of sources that an agent wrote, of `become_tool`. The file is removed once it is read. An argument would be too short for
-the paths of a thousand loaded libraries.
+compiler of sources that an agent wrote, of `become_tool`. With a `script` this process becomes that script, not the worker. The
+file is removed once it is read. An argument would be too short for the paths of a thousand loaded libraries.
 """
 
 from __future__ import annotations
@@ -81,9 +81,13 @@ def main(rules: str, arguments: list[str]) -> None:
     given = _taken(Path(rules)) if rules else {}
     if "command" in given:
         become_tool(**given)
+    script = given.pop("script", "")
     os.environ[ISOLATED_BY] = shut_in(**given) if rules else ""
-    sys.argv = [WORKER, *arguments]
-    runpy.run_module(WORKER, run_name="__main__", alter_sys=True)
+    sys.argv = [script or WORKER, *arguments]
+    if script:
+        runpy.run_path(script, run_name="__main__")
+    else:
+        runpy.run_module(WORKER, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

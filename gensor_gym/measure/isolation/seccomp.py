@@ -49,6 +49,19 @@ REFUSED: dict[str, tuple[int, int]] = {
     "clock_settime": (227, 112), "sethostname": (170, 161),
 }  # fmt: skip
 """System call -> its numbers on x86-64 and on 64-bit ARM."""
+ALLOWED: dict[str, tuple[int, int]] = {
+    "read": (0, 63), "write": (1, 64), "open": (2, _ABSENT), "openat": (257, 56), "close": (3, 57), "lseek": (8, 62),
+    "pread64": (17, 67), "fstat": (5, 80), "newfstatat": (262, 79), "munmap": (11, 215), "mprotect": (10, 226),
+    "madvise": (28, 233), "brk": (12, 214), "futex": (202, 98), "sched_yield": (24, 124), "clock_gettime": (228, 113),
+    "sched_setaffinity": (203, 122), "sched_getaffinity": (204, 123), "getcpu": (309, 168), "getpid": (39, 172),
+    "gettid": (186, 178), "tgkill": (234, 131), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
+    "restart_syscall": (219, 128), "getrandom": (318, 278), "exit": (60, 93), "exit_group": (231, 94),
+}  # fmt: skip
+"""System call -> its numbers on x86-64 and on 64-bit ARM: what a process needs to load a library and to compute on threads that
+it has. It starts no thread or timer, moves no memory, and maps no memory that two addresses share.
+"""
+_MMAP, _MAP_SHARED, _FLAGS = (9, 222), 0x01, 40
+"""Numbers of `mmap`, the bit of its flags that a shared mapping has (MAP_SHARED_VALIDATE too), and the flags' place."""
 _CLONE, _CLONE3, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
 _CLONE_THREAD = 0x10000
 _X32 = 0x40000000
@@ -59,17 +72,19 @@ _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
 
 
-def restrict() -> bool:
+def restrict(computes: bool = False) -> bool:
     """Install the filter for all threads of this process; False if the system has no filters or its architecture is unknown.
 
-    The process must have given up new privileges (`landlock.no_new_privileges`), unless it runs as root.
+    With `computes` it allows only the calls of `ALLOWED`. A process can have both filters. The process must have given up new
+    privileges (`landlock.no_new_privileges`), unless it runs as root.
     """
     known = _ARCHITECTURES.get(platform.machine())
     libc = ctypes.CDLL(None, use_errno=True)
     if known is None or sys.platform != "linux":
         return False
     architecture, column, call = known
-    text = b"".join(program(architecture, column, os.getpid()))
+    steps = computing(architecture, column) if computes else program(architecture, column, os.getpid())
+    text = b"".join(steps)
     room = ctypes.create_string_buffer(text, len(text))
     given = struct.pack("@HP", len(text) // 8, ctypes.addressof(room))
     return bool(libc.syscall(call, _SET_FILTER, _ALL_THREADS | _SPEC_ALLOW, given) == 0)
@@ -99,6 +114,18 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
             yield from (_step(code, value, 0, 1), _step(_RETURN, _ALLOW))
         yield refuse
     yield _step(_RETURN, _ALLOW)
+
+
+def computing(architecture: int, column: int) -> Iterator[bytes]:
+    """Yield the instructions of the filter that allows only the system calls of `ALLOWED`, and `mmap` of private memory."""
+    refuse, allow = _step(_RETURN, _ERROR | errno.EPERM), _step(_RETURN, _ALLOW)
+    yield from (_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER))
+    for numbers in ALLOWED.values():
+        if numbers[column] != _ABSENT:
+            yield from (_step(_EQUAL, numbers[column], 0, 1), allow)
+    yield _step(_EQUAL, _MMAP[column], 0, 3)
+    yield from (_step(_LOAD, _FLAGS), _step(_ANY_BIT, _MAP_SHARED, 1, 0), allow)
+    yield refuse
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
