@@ -20,6 +20,8 @@ from agents.core.ranking import REGISTER_TILE, STRUCTURE, Constructing, Construc
 from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
+from agents.gensor.stores import store_seconds, stores_pixels
+from agents.gensor.tilings import filled_registers
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
@@ -96,11 +98,14 @@ class Markov(Constructing):
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Walk by the model alone and rank the visited programs; nothing is measured."""
+        """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
-        schedules, latencies = ranked(rows, seconds, graph)
+        if stores_pixels(graph) and len(filled := filled_registers(graph)):
+            more = descended(graph, filled, graph.latencies(filled), self.descents, self.steps, self._moves(graph))
+            rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+        schedules, latencies = ranked(rows, seconds + store_seconds(rows, graph), graph)
         visited = sum(part[2] for part in parts)
         return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
 
@@ -114,7 +119,7 @@ class Markov(Constructing):
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
-            starts = self.register_tiles(graph, rows, seconds)
+            starts = self.register_tiles(graph, rows, seconds + store_seconds(rows, graph))
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited += more[2]
@@ -230,4 +235,9 @@ class MarkovExtended(Markov):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk, then measure programs by their predicted times, which the measurements correct (`agents.core.feedback`)."""
-        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
+
+        def predict(rows: np.ndarray) -> np.ndarray:
+            return session.graph.latencies(rows) + store_seconds(rows, session.graph)
+
+        own = predict if stores_pixels(session.graph) else None
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=own)

@@ -1,8 +1,8 @@
 """Elementwise stages that are applied to a finished output element: bias, relu, gelu, scale, residual, relu6.
 
 Two stages change the type of an int8 operator's elements. `dequantize` multiplies int32 by a float32 factor of the channel and
-gives float32. `quantize` rounds float32 to the nearest integer, ties to even, adds a zero point of the channel, clips to -128 ..
-127 and gives int8 (torch's quantize_per_tensor, without its factor).
+gives float32. `quantize` rounds float32 to the nearest integer, ties to even, adds a zero point of the channel (-128 .. 127),
+clips to -128 .. 127 and gives int8 (torch's quantize_per_tensor, without its factor).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.benches.networks.process import FAR, QUANTISED_OTHERWISE, fault_of, prepare
+from experiments.benches.networks.process import FAR, QUANTISED_OTHERWISE, _products_in_int8, fault_of, prepare
 from experiments.networks.quantised import quantised
 
 
@@ -27,6 +27,37 @@ def test_each_side_multiplies_in_int8() -> None:
         assert not faults and len(ways.calls) == 1
     pytest.importorskip("onnxruntime.quantization")
     assert not prepare("onnxruntime", asked)[1]
+    pytest.importorskip("openvino")
+    ways, faults = prepare("openvino", asked)
+    assert not faults and ways.facts == {"products": 3, "products_in_int8": 3}
+
+
+class Any(str):
+    """A text that OpenVINO tells."""
+
+    def astype(self, kind: type) -> str:
+        return kind(self)
+
+
+class Told:
+    """A model that OpenVINO compiled, with the given kernels."""
+
+    def __init__(self, *kernels: str) -> None:
+        self.kernels = kernels
+
+    def get_runtime_model(self) -> Told:
+        return self
+
+    def get_ops(self) -> list[Told]:
+        return [Told(kernel) for kernel in self.kernels]
+
+    def get_rt_info(self) -> dict[str, Any]:
+        return {"layerType": Any("MatMul"), "primitiveType": Any(self.kernels[0])}
+
+
+def test_products_that_openvino_computes_in_int8_are_counted() -> None:
+    assert _products_in_int8(Told("brgemm_avx512_I8", "brgemm_avx512_f32")) == {"products": 2, "products_in_int8": 1}
+    assert _products_in_int8(Told("brgemm_avx512_f32")) == {"products": 1, "products_in_int8": 0}
 
 
 def test_another_quantisation_has_a_wider_bound_than_rounding() -> None:

@@ -271,6 +271,16 @@ def test_zero_points_that_no_number_has_are_computed_in_float32(zero: int, dtype
     assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize("zero", [300, -40_000, 100_000])
+def test_zero_points_of_results_that_no_number_has_are_exact(zero: int) -> None:
+    """An image's channels are lanes, whose stores add zero points in 16 bits."""
+    module, inputs = layer(2)
+    module.out = Grid(1e-5, zero)
+    with torch.no_grad():
+        found = compiled(module, inputs)(*inputs)
+    assert not fault(module, inputs, found), fault(module, inputs, found)
+
+
 def test_channels_may_be_counted_from_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     module, inputs = layer(1)
     counted = Q.dequantize_per_channel

@@ -117,10 +117,14 @@ def _chain(network: Network, product: str, node: Contract) -> tuple[_Chain, str,
 
 
 def _end(expression: Expression, last: str) -> tuple[float, float] | None:
-    """Return (inverse of the scale, zero point) of a quantisation of `last` to all of int8; None for other expressions."""
+    """Return (inverse of the scale, zero point) of a quantisation of `last` to all of int8; None for other expressions.
+
+    Kernels add zero points in 16 bits, so a zero point that is no int8 number is left to a map.
+    """
     match quantized(expression):
         case (Call("multiply", (Operand(name), Constant(inverse))), Constant(zero), least, most):
-            return (inverse, zero) if name == last and (least, most) == (LEAST, MOST) and inverse > 0 else None
+            fits = (least, most) == (LEAST, MOST) and LEAST <= zero <= MOST and inverse > 0
+            return (inverse, zero) if name == last and fits else None
     return None
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gensor_gym import operators
@@ -106,6 +107,9 @@ def test_planted_faults_show(right: str, wrong: str) -> None:
     ("words_of_16(sum_0_0, sum_1_0, ", "words_of_16(sum_1_0, sum_0_0, "),
     ("byte_of_16(residual_int8_0_0[0], 2)", "byte_of_16(residual_int8_0_0[0], 1)"),
     ("memcpy(p + 1 * stride, &c1", "memcpy(p + 1 * stride, &c0"),  # another channel
+    # without the zero point
+    ("_mm512_adds_epi16(_mm512_packs_epi32((__m512i)c, (__m512i)d), add)", "_mm512_packs_epi32((__m512i)c, (__m512i)d)"),
+    ("_mm512_packs_epi16(ab, cd)", "_mm512_packs_epi16((__m512i)(((vec16)ab << 24) >> 24), cd)"),  # not clipped
 ])  # fmt: skip
 def test_planted_faults_of_words_show(right: str, wrong: str) -> None:
     for made in (pixels(8, 4, 16), pixels(14, 7, 16), pixels(28, 14, 16)):
@@ -113,6 +117,22 @@ def test_planted_faults_of_words_show(right: str, wrong: str) -> None:
         assert worst_error(made.operator, inputs, load(kernel, 1)(*inputs)) <= 1.0 and right in kernel.source
         faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
         assert worst_error(made.operator, inputs, load(faulty, 1)(*inputs)) > 1.0
+
+
+@pytest.mark.parametrize("lanes", (4, 8, 16))
+def test_numbers_beyond_int32_are_clipped(lanes: int) -> None:
+    op = operators.parse(f'conv2d(n=1, c=5, h=2, w=12, k={2 * lanes}, r=1, s=1, dtype="int8")+dequantize+quantize')
+    tiles = (1, lanes, 1, 12, 4, 1, 1), (1, lanes, 1, 12, 8, 1, 1), (1, 2 * lanes, 2, 12, 8, 1, 1)
+    kernel = generate_c(program(op, *tiles, hw=machine(lanes), convolution=1, pack_a=1, pack_b=1))
+    assert f"= nearest_{lanes}(" in kernel.source
+    x, w, factor, zero = inputs_of(op)
+    sums = np.einsum("nchw,kcrs->nkhw", x.astype(np.int64), w.astype(np.int64))
+    for most in (1.0, 1e7, 1e30):
+        factor[:] = np.where(np.arange(len(factor)) % 3, most, -most)
+        wanted = np.clip(sums * factor[:, None, None].astype(np.float64) + zero[:, None, None], -128, 127)
+        assert np.array_equal(load(kernel, 1)(x, w, factor, zero), wanted)
+    faulty = dataclasses.replace(kernel, source=kernel.source.replace("x = real_min_", "x = real_max_"))
+    assert not np.array_equal(load(faulty, 1)(x, w, factor, zero), wanted)
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from gensor_gym.codegen.c.elements.words import X86
 from gensor_gym.codegen.c.layout.operands import ENDINGS
 from gensor_gym.codegen.c.plan import LoopPlan
 
@@ -20,6 +21,13 @@ static inline vec{w} quantized_{w}(real{w} x, real{w} zero) {
     x = real_min_{w}(real_max_{w}(x, -128.0f - zero), 127.0f - zero);
 {nearest}    return (vec{w})(x + 12582912.0f) - 0x4b400000 + __builtin_convertvector(zero, vec{w}); /* 1.5 * 2^23, and its bits */
 {nearest_end}}
+""",
+    "nearest": """/* x rounded to nearest, ties to even, for words_of_{w}, which adds the zero point and clips; no overflow. */
+static inline vec{w} nearest_{w}(real{w} x, real{w} zero) {
+    x = real_min_{w}(x, 127.0f - zero);
+{unclipped}    x = real_max_{w}(x, -128.0f - zero);
+    return (vec{w})(x + 12582912.0f) - 0x4b400000; /* as in quantized_{w} */
+{unclipped_end}}
 """,
     "narrowed": """/* Of whole numbers from -128 to 127. */
 static inline octets{w} narrowed_{w}(vec{w} x) {
@@ -76,13 +84,14 @@ _APART = '__asm__("" : "+v"(all));'
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Return placeholders in the template of `quantized` -> C text with x86 intrinsics around the plain alternative."""
+    """Return placeholders in the templates of `quantized` and `nearest` -> C text with x86 intrinsics around the plain one."""
     if width not in _NEAREST:
-        return {"nearest": "", "nearest_end": ""}
+        return dict.fromkeys(("nearest", "nearest_end", "unclipped", "unclipped_end"), "")
     macro, prefix = _NEAREST[width]
     rounded = f"(vec{width}){prefix}_cvtps_epi32((__m{32 * width})x)"
     text = f"#ifdef {macro}\n    return {rounded} + __builtin_convertvector(zero, vec{width});\n#else\n"
-    return {"nearest": text, "nearest_end": "#endif\n"}
+    unclipped = f"#ifdef {X86[width][1]}\n    return {rounded};\n#else\n"
+    return {"nearest": text, "nearest_end": "#endif\n", "unclipped": unclipped, "unclipped_end": "#endif\n"}
 
 
 def widened(width: int) -> tuple[str, str]:

@@ -19,15 +19,18 @@ _LOW_HALF, _HIGH_HALF = ((0, 0), (0, 1), (1, 0), (1, 1)), ((0, 2), (0, 3), (1, 2
 _EVEN, _ODD = ((0, 0), (0, 2), (1, 0), (1, 2)), ((0, 1), (0, 3), (1, 1), (1, 3))
 """Lanes of a block after a shuffle of two vectors, as (vector, lane of its block)."""
 
-_PACK = """/* Four integers from -128 to 127 in each lane, as the bytes of a word. */
-static inline vec{w} words_of_{w}(vec{w} a, vec{w} b, vec{w} c, vec{w} d) {
+_PACK = """/* Four integers in each lane, plus a whole zero point, as the bytes of a word, clipped to -128 .. 127. */
+static inline vec{w} words_of_{w}(vec{w} a, vec{w} b, vec{w} c, vec{w} d, real{w} zero) {
+    const vec{w} more = __builtin_convertvector(zero, vec{w});
 #ifdef {macro}
-    const {i} order = ({i})(vec{w}){{order}};
-    const {i} ab = {p}_packs_epi32(({i})a, ({i})b), cd = {p}_packs_epi32(({i})c, ({i})d);
+    const {i} order = ({i})(vec{w}){{order}}, add = {p}_packs_epi32(({i})more, ({i})more);
+    const {i} ab = {p}_adds_epi16({p}_packs_epi32(({i})a, ({i})b), add);
+    const {i} cd = {p}_adds_epi16({p}_packs_epi32(({i})c, ({i})d), add);
     return (vec{w}){p}_shuffle_epi8({p}_packs_epi16(ab, cd), order);
 #else
     typedef uint32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    return (vec{w})(((bits)a & 255) | ((bits)b & 255) << 8 | ((bits)c & 255) << 16 | (bits)d << 24);
+    const bits last = (bits)(d + more) << 24, third = ((bits)(c + more) & 255) << 16;
+    return (vec{w})(((bits)(a + more) & 255) | ((bits)(b + more) & 255) << 8 | third | last);
 #endif
 }
 """
@@ -47,9 +50,16 @@ static inline __attribute__((always_inline)) int64_t part_of(const int8_t *p, un
     return (int64_t)all;
 }
 """
+REST = """/* Bytes 8 to count - 1 of 9 to 16 (a constant), then zeros. */
+static inline __attribute__((always_inline)) int64_t rest_of(const int8_t *p, unsigned long count) {
+    uint64_t last;
+    memcpy(&last, p + count - 8, 8);
+    return (int64_t)(last >> (128 - 8 * count));
+}
+"""
 _ORDER = "0x0c080400, 0x0d090501, 0x0e0a0602, 0x0f0b0703"
 """Bytes 0, 4, 8 and 12 of a block, then 1, 5, 9 and 13, and so on."""
-_X86 = {16: ("_mm512", "__AVX512BW__"), 8: ("_mm256", "__AVX2__"), 4: ("_mm", "__SSSE3__")}
+X86 = {16: ("_mm512", "__AVX512BW__"), 8: ("_mm256", "__AVX2__"), 4: ("_mm", "__SSSE3__")}
 """Lanes -> (prefix of intrinsics, macro of their instruction set)."""
 _BYTE = """/* Byte number i of every lane, signed. */
 static inline vec{w} byte_of_{w}(vec{w} x, int i) {
@@ -64,9 +74,9 @@ HELPERS = {name: f"{{{name}}}" for name in _NAMES}
 
 def texts(width: int) -> dict[str, str]:
     """Return the C text of each helper, by name, for vectors of `width` lanes; empty for widths below a block's four lanes."""
-    if width not in _X86:
+    if width not in X86:
         return {}
-    prefix, macro = _X86[width]
+    prefix, macro = X86[width]
     values = {"order": ", ".join([_ORDER] * (width // _BLOCK)), "p": prefix, "macro": macro, "i": f"__m{32 * width}i"}
     pack = _PACK
     for key, value in values.items():
@@ -110,7 +120,7 @@ def _gather(count: int, name: str, width: int) -> str:
     ]
     for lane in range(width):
         at = f"p + {lane} * stride"
-        halves = f"(vec4)(longs){{part_of({at}, 8), part_of({at} + 8, count - 8)}}"
+        halves = f"(vec4)(longs){{part_of({at}, 8), rest_of({at}, count)}}"
         text = halves if count == _BLOCK else f"({_KINDS[count]})part_of({at}, count)"
         lines.append(f"    const {_KINDS[count]} c{lane} = {text};")
     if count == 1:

@@ -93,7 +93,7 @@ def _stored_run(lines: Lines, reader: Reader, run: list[int], c: int, chunk: Chu
     lines.add(*loads)
     for number, r in enumerate(run):
         known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
-        lines.add(*_finished(reader, r, c, chunk, known))
+        lines.add(*_finished(reader, r, c, chunk, known, "nearest" if c_quads.zero_of(reader, run, c) else "quantized"))
     lines.add(*c_quads.store(reader, run, c, chunk))
 
 
@@ -151,21 +151,26 @@ def _moved(reader: Reader, operand: Operand, run: list[int], c: int, vectors: st
     return f"{columns.COUNTS[len(run)]}{operand.ending}_{chunk.width}({place}, {operand.lane_stride}, {vectors});"
 
 
-def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
+def _finished(
+    reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str], rounds: str = "quantized"
+) -> list[str]:
     """Return C statements of the epilogue for one row and vector of the register tile.
 
-    `known` has the C texts of operands that are loaded already, by name.
+    `known` has the C texts of operands that are loaded already, by name. `rounds` is the helper of stage `quantize`: `nearest`
+    leaves zero point and clipping to the stores.
     """
     plan = reader.plan
     loads = [None if o is None else known.get(o.name) or reader.value(o, plan.rows[r], chunk) for o in plan.stages]
-    return epilogue_lines(plan, result_name(plan, r, c), chunk.width, loads)
+    return epilogue_lines(plan, result_name(plan, r, c), chunk.width, loads, rounds)
 
 
-def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
+def epilogue_lines(
+    plan: LoopPlan, name: str, width: int, loads: list[str | None], rounds: str = "quantized"
+) -> list[str]:
     """Return C statements that apply the divisor and the epilogue to the finished sum `name`, a variable of `width` lanes.
 
-    `loads` holds the C text of each stage's operand, or None. The result is in the variable `finished(plan, name)`. An unknown
-    stage raises a ValueError.
+    `loads` holds the C text of each stage's operand, or None; `rounds` is the helper of stage `quantize`. The result is in the
+    variable `finished(plan, name)`. An unknown stage raises a ValueError.
     """
     lines, value, prefix = [], name, ""
     if plan.op.divisor != 1:
@@ -177,7 +182,7 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
             lines.append(f"real{width} {value} = reals_{width}({name}) * {load};")
         elif stage.name == QUANTIZE:
             wide = f"{load} - (real{width}){{0}}" if width > 1 else load
-            lines += [f"const real{width} {name}_zero = {wide};", f"{name} = quantized_{width}({value}, {name}_zero);"]
+            lines += [f"const real{width} {name}_zero = {wide};", f"{name} = {rounds}_{width}({value}, {name}_zero);"]
         elif stage.name in ALONE:
             lines.append(f"{value} = {prefix}{_HELPERS.get(stage.name, stage.name)}_{width}({value});")
         elif stage.name == RESIDUAL_INT8:

@@ -64,6 +64,7 @@ _NARROW = {
     "cvtps_epi32": ("{sse2}", "cvtps2dq{n}", "(x)|(({i}){call}(x))"),
     "packs_epi32": ("{sse2}", "packssdw{bits}", "(a, b)|(({i}){call}(a, b))"),
     "packs_epi16": ("{sse2}", "packsswb{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
+    "adds_epi16": ("{sse2}", "paddsw{bits}", "(a, b)|(({i}){call}(({h})(a), ({h})(b)))"),
     "shuffle_epi8": ("{avx2}", "pshufb{bits}", "(a, b)|(({i}){call}(({c})(a), ({c})(b)))"),
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
@@ -82,6 +83,7 @@ _LARGEST = {
     "cvtps_epi32": ("__AVX512F__", "cvtps2dq512_mask", "(x)|(({i}){call}(x, ({i}){0}, -1, 4))"),
     "packs_epi32": ("__AVX512BW__", "packssdw512_mask", "(a, b)|(({i}){call}(a, b, ({h}){0}, -1))"),
     "packs_epi16": ("__AVX512BW__", "packsswb512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({c}){0}, -1))"),
+    "adds_epi16": ("__AVX512BW__", "paddsw512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({h}){0}, -1))"),
     "shuffle_epi8": ("__AVX512BW__", "pshufb512_mask", "(a, b)|(({i}){call}(({c})(a), ({c})(b), ({c}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }

@@ -34,7 +34,7 @@ INDEX = {
     "in_order": """/* Stores stay on their side of it, so that those of one line of the cache follow one another and join. */
 static inline void in_order(void) { __asm__ volatile("" ::: "memory"); }
 """,
-    "part_of": c_words.PART,
+    "part_of": c_words.PART, "rest_of": c_words.REST,
     "inside": """static inline int inside(long index, long size) { return (unsigned long)index < (unsigned long)size; }
 """,
 }

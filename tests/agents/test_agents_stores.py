@@ -1,0 +1,87 @@
+"""Stores of quantised pixels in the traverser's ranking: what they cost by the register tile, and only where they exist."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from agents.gensor.markov import MarkovExtended
+from agents.gensor.stores import store_seconds, stores_of
+from agents.gensor.tilings import LEAST, filled_registers
+from gensor_gym import hardware, operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+IMAGE = 'frozen conv2d(n=1, c=64, h=8, w=56, k=64, r=1, s=1, dtype="int8")'
+QUANTISED = f"{IMAGE}+dequantize+bias+quantize"
+
+
+def graph(text: str, machine: str = "cascade_lake") -> ConstructionGraph:
+    return ConstructionGraph(operators.parse(text), hardware.get(machine), "extended")
+
+
+def tiled(pixels: int, knob: str = "convolution=1 pack_a=1 pack_b=1") -> np.ndarray:
+    """Program of `QUANTISED` with register tiles of 16 channels and some pixels of a row."""
+    inner, outer = f"1x1x16x1x{pixels}x4x1x1", "1x1x64x8x56x64x1x1"
+    return Schedule.parse(f"tile[{inner} {inner} {outer} {outer}] vthread[{'x'.join('1' * 8)}] level=2 {knob}").row
+
+
+@pytest.mark.parametrize("pixels, count", [(1, 2), (2, 1), (3, 2), (7, 2), (8, 1), (14, 2), (16, 1), (28, 3), (32, 2), (56, 4)])
+def test_runs_of_pixels_take_one_store_or_two(pixels: int, count: int) -> None:
+    assert stores_of(pixels) == count
+
+
+def test_longer_runs_take_fewer_seconds_and_residuals_as_many_again() -> None:
+    made, rows = graph(QUANTISED), np.stack([tiled(pixels) for pixels in (1, 2, 4, 8)])
+    machine = dataclasses.replace(made.hardware)
+    expected = 64 * 8 * 56 * np.array([2, 1 / 2, 1 / 4, 1 / 8]) / (machine.clock * machine.units)
+    assert np.allclose(store_seconds(rows, made), expected, rtol=1e-12)
+    residual = graph(f"{IMAGE}+dequantize+bias+residual_int8+scale+quantize")
+    assert np.allclose(store_seconds(rows, residual), 2 * expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("text, machine", [
+    (IMAGE, "cascade_lake"), (IMAGE.replace(', dtype="int8"', ""), "cascade_lake"),
+    (f"{IMAGE}+dequantize", "cascade_lake"), (QUANTISED, "h100"),
+    ('gemm(m=8, n=64, k=64, dtype="int8")+dequantize+quantize', "cascade_lake"), (IMAGE, "h100"),
+    ('max_pool2d(n=1, c=64, h=8, w=56, r=3, s=3, padding=1, dtype="int8")+dequantize+quantize', "cascade_lake"),
+])  # fmt: skip
+def test_other_results_have_no_such_stores(text: str, machine: str) -> None:
+    assert not store_seconds(np.stack([tiled(1), tiled(8)]), graph(text, machine)).any()
+
+
+def test_pixels_as_lanes_have_no_such_stores() -> None:
+    assert not store_seconds(tiled(16, "convolution=0")[None], graph(QUANTISED)).any()
+
+
+def test_the_ranking_counts_stores() -> None:
+    made, few = graph(QUANTISED), MarkovExtended(walkers=8, steps=48, refiners=4, refine_steps=32, descents=4, columns=2)
+    found = few.construct(made, np.random.default_rng(0))
+    rows = np.stack([schedule.row for schedule in found.schedules])
+    assert np.allclose(found.latencies, made.latencies(rows) + store_seconds(rows, made), rtol=1e-9)
+    assert list(found.latencies) == sorted(found.latencies) and store_seconds(rows, made).any()
+
+
+@pytest.mark.parametrize("image", ["h=7, w=7", "h=56, w=56", "h=14, w=14"])
+def test_filled_registers_are_legal_programs_that_no_register_tile_exceeds(image: str) -> None:
+    made = graph(QUANTISED.replace("h=8, w=56", image))
+    rows = filled_registers(made)
+    assert len(rows) > 20 and all(made.is_legal(Schedule(row)) for row in rows)
+    channels, down, across = rows[:, 2], rows[:, 3], rows[:, 4]
+    accumulators = channels // 16 * down * across
+    assert accumulators.min() >= LEAST and (accumulators + channels // 16 + 1).max() <= 32
+    assert 7 in across and 48 in channels
+
+
+def test_the_ranking_begins_no_later_than_a_program_that_fills_the_registers() -> None:
+    made, few = graph(QUANTISED.replace("h=8, w=56", "h=7, w=7")), MarkovExtended(walkers=4, steps=8, refiners=0, columns=0)
+    rows, found = filled_registers(made), few.construct(made, np.random.default_rng(0))
+    assert found.latencies[0] <= (made.latencies(rows) + store_seconds(rows, made)).min() * (1 + 1e-9)
+
+
+def test_few_channels_and_pixels_fill_no_registers() -> None:
+    made = graph(QUANTISED.replace("h=8, w=56, k=64", "h=1, w=2, k=8"))
+    assert filled_registers(made).shape == (0, made.initial().row.size)
+    assert MarkovExtended(walkers=4, steps=8, refiners=0, columns=0).construct(made, np.random.default_rng(0)).schedules
