@@ -115,7 +115,7 @@ def _cells(rule: str, curves: Sequence[np.ndarray], times: dict[str, Any], place
 
 def _draw(curves: dict[str, list[np.ndarray]], folder: Path) -> str:
     with plt.rc_context(style.RC):
-        figure, every = plt.subplots(1, len(NETWORKS), figsize=(9.0, 3.2), layout="constrained")
+        figure, every = plt.subplots(1, len(NETWORKS), figsize=(9.0, 3.4), layout="constrained")
         for number, (axes, name) in enumerate(zip(every, NETWORKS, strict=True)):
             for color, (rule, some) in zip(style.PALETTE, curves.items(), strict=False):
                 for seed, found in enumerate(some):
@@ -123,6 +123,6 @@ def _draw(curves: dict[str, list[np.ndarray]], folder: Path) -> str:
             axes.set_title(name)
             axes.set_xlabel("trials")
         every[0].set_ylabel("ms, kernels alone")
-        every[-1].legend(fontsize=7)
+        figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(RULES), fontsize=8)
         style.save(figure, folder / "task_scheduler.png")
     return "task_scheduler.png"

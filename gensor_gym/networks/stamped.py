@@ -19,6 +19,7 @@ from gensor_gym.codegen.runtime.threads import ARCH, GgCall, runtime
 from gensor_gym.networks.layout import Base, Place
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan
+from gensor_gym.operators.types import ARRAY_DTYPE
 
 
 class StampedNetwork:
@@ -30,14 +31,14 @@ class StampedNetwork:
     """
 
     def __init__(
-        self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
+        self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[Any], threads: int
     ) -> None:
-        """Prepare the calls of all kernels. `plan` and `kernels` are those of `function`.
+        """Prepare the calls of all kernels. `plan` and `kernels` are those of `function`, which accepts `inputs`.
 
         ValueError for `inputs` that do not fit the network.
         """
-        self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
-        """Outputs of the network, which are valid after all kernels have run in order."""
+        self.outputs = tuple(aligned(value.shape, np.dtype(ARRAY_DTYPE[value.dtype])) for value in plan.network.outputs)
+        """Outputs of the network, which are valid after all kernels have run in order; bfloat16 as uint16."""
         self._inputs = function.signature.inputs(inputs, copy=False)
         self._layout, self._fixed = function.layout, function.fixed
         self._workspace, team = workspace_of(function.layout.workspace_bytes), runtime(threads)

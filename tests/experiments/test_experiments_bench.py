@@ -153,6 +153,12 @@ def test_profile(tmp_path: Path) -> None:
         run_suite("profile", tmp_path, "profile.plan=cut_al")
 
 
+def test_profile_of_16_bits(tmp_path: Path) -> None:
+    """NumPy has no bfloat16: a profile takes and compares torch's tensors."""
+    rows = run_suite("profile", tmp_path, "profile.dtype=bfloat16")
+    assert not any("error" in row for row in rows) and any(row["kind"] == "step" for row in rows)
+
+
 def test_a_profile_names_kernels_far_from_their_floor() -> None:
     """The most seconds beyond floors first, and none that reach the share."""
     row = {"piece": "first", "share": 0.5, "isolated_s": 1e-3, "flops_floor_s": 0.8e-3, "bytes_floor_s": 1e-6}

@@ -223,7 +223,7 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     """
     from experiments.benches.networks.profile import profile
 
-    found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
+    found = profile(_compiled(module, inputs, asked), inputs, asked["calls"])
     outputs = found.pop("outputs")
     return Ways({"called": lambda: outputs}, {"steps": found["steps"], **found["whole"]})
 

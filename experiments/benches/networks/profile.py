@@ -25,6 +25,7 @@ from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import MODULE, checked_names
 from experiments.comparison.summary import interval
+from gensor_gym.codegen.runtime.arrays import in_library_of
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import HALVES
@@ -51,12 +52,12 @@ PRIVATE = ("l1", "l2")
 """Names of the caches that each core has for itself."""
 
 
-def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
+def profile(found: CompiledNetwork, inputs: Sequence[Any], calls: int) -> dict[str, Any]:
     """Time every kernel of a compiled network in calls of the network and alone; return `steps`, `whole` and `outputs`.
 
     `steps` has a row for each kernel in the order of execution. `whole` has the times of alternating calls with and without a
     clock between kernels, and the sums of the kernels' times alone and of their floors. `outputs` are the network's outputs in
-    the last call with a clock.
+    the last call with a clock, in the library of the first input.
     """
     function = found.function
     assert isinstance(function, NetworkFunction), "profiles are of CPUs"
@@ -69,7 +70,7 @@ def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) ->
         begin = time.perf_counter()
         bound()
         plain.append(time.perf_counter() - begin)
-    outputs = [one.copy() for one in stamped.outputs]
+    outputs = in_library_of(inputs[0], tuple(one.copy() for one in stamped.outputs))
     alone = stamped.isolated(TURN)
     rows = rows_of(found.plan, found.hardware, np.array(passes), [float(np.median(one)) for one in alone])
     rows = [{**row, "schedule": str(result.schedule)} for row, result in zip(rows, found.results, strict=True)]

@@ -93,6 +93,34 @@ def test_products_show_truncation_and_ties_away_from_even(dtype: str, right: str
     assert (load(fault, 1)(*inputs) != expected).any()
 
 
+def pixels(dtype: str, arch: str, lanes: int, tile: int, of: str = "+bias+residual+relu") -> Kernel:
+    """A convolution whose lanes are channels, which stores lines of `tile` pixels."""
+    op = operators.parse(f'conv2d(n=2, c=5, h=3, w={2 * tile}, k={2 * lanes}, r=1, s=1, dtype="{dtype}"){of}')
+    tiles = (1, lanes, 1, tile, 1, 1, 1), (1, 2 * lanes, 3, 2 * tile, 5, 1, 1), (1, 2 * lanes, 3, 2 * tile, 5, 1, 1)
+    return generate_c(program(op, *tiles, hw=machine(lanes, arch), convolution=1, pack_a=1, pack_b=1))
+
+
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "x86-64", "native"))
+def test_lines_of_pixels_are_turned_in_registers(arch: str) -> None:
+    """A tile's pixels are covered by runs of eight and four, of which the last may overlap."""
+    needs(arch)
+    made = [pixels(HALVES[tile % 2], arch, (16, 8)[tile // 2 % 2], tile) for tile in range(4, 18)]
+    assert all("spread_" in kernel.source and "turn_" in kernel.source for kernel in made)
+    check(made, 1)
+    check([pixels(dtype, arch, 16, 12, of) for dtype in HALVES for of in ("", "+residual")], 2)
+    for kernel in made[::3]:
+        run_kernel_between_guard_pages(kernel)
+
+
+@pytest.mark.parametrize("kind", ["turn", "spread"])
+def test_a_line_of_pixels_out_of_order_is_found(kind: str) -> None:
+    kernel = pixels("bfloat16", "x86-64", 16, 8)
+    head, text = kernel.source.split(f"void {kind}_eight_bfloat_16", 1)
+    swapped = text.replace("s2_0", "s2_x", 1).replace("s2_1", "s2_0", 1).replace("s2_x", "s2_1", 1)
+    with pytest.raises(AssertionError):
+        check([dataclasses.replace(kernel, source=f"{head}void {kind}_eight_bfloat_16{swapped}")], 1)
+
+
 @pytest.mark.parametrize("knobs", [{}, {"pack_a": 1, "pack_b": 1}, {"thread_split": 4}])
 @pytest.mark.parametrize("dtype", thorough_but(HALVES, "bfloat16"))
 def test_sums_are_not_rounded_between_blocks(dtype: str, knobs: dict[str, int]) -> None:

@@ -10,6 +10,7 @@ are bits too.
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.elements import columns
 from gensor_gym.codegen.c.micro.turn import butterflies
 
 ENDINGS = ("_bfloat", "_half")
@@ -169,6 +170,8 @@ Helpers that round four lanes get eight, because the instruction returns eight.
 
 def text(name: str, ending: str, width: int) -> str:
     """Return the C text of the helper `NAME + ENDING + _WIDTH` for 16-bit floats; empty if there is no such helper."""
+    if name in columns.NAMES:
+        return columns.text(name, ending, width)
     if name in CONVERSIONS:
         template = (_ONE if width == 1 else _CONVERSIONS)[name + ending]
     else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gensor_gym.codegen.c.elements import columns
+from gensor_gym.codegen.c.elements.halves import ENDINGS
 from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
@@ -76,6 +78,11 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
             for run in runs:
                 _stored_run(lines, reader, run, c, chunk)
         return
+    if lines_of_pixels := pixels(reader):
+        for c, chunk in enumerate(plan.chunks):
+            for line in lines_of_pixels:
+                _stored_line(lines, reader, line, c, chunk)
+        return
     for r, c, chunk in results(plan):
         lines.add(*_finished(reader, r, c, chunk, {}))
 
@@ -88,6 +95,60 @@ def _stored_run(lines: Lines, reader: Reader, run: list[int], c: int, chunk: Chu
         known = {name: c_quads.element(word, chunk, number) for name, word in words.items()}
         lines.add(*_finished(reader, r, c, chunk, known))
     lines.add(*c_quads.store(reader, run, c, chunk))
+
+
+def pixels(reader: Reader) -> list[list[int]]:
+    """Group the rows of a register tile of 16-bit floats that are neighbouring pixels in memory, while lanes are strided.
+
+    Return the row numbers of each line of pixels; empty if results are stored otherwise. Stored and read one by one, results of
+    a 1x1 convolution from 64 to 256 channels with a residual take 1.4 times as long (ResNet-50 in bfloat16, Zen 4).
+    """
+    plan, axis = reader.plan, _axis_of_pixels(reader)
+    if axis is None or plan.vector_is_reduced or plan.splits > 1 or plan.shift is not None or plan.is_carried:
+        return []
+    narrow = any(chunk.width not in columns.WIDTHS for chunk in plan.chunks)
+    if narrow or not columns.cover(plan.tiles[0][axis]) or any(reader.sticks_out(a) for a in plan.op.spatial):
+        return []
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, row in enumerate(plan.rows):
+        found.setdefault((*row[:axis], *row[axis + 1 :]), []).append(number)
+    return list(found.values())
+
+
+def _axis_of_pixels(reader: Reader) -> int | None:
+    """Return the axis along which neighbouring outputs are adjacent in memory; None if lanes are, or outputs have no 16 bits."""
+    plan = reader.plan
+    return next((a for a in plan.op.spatial if a != plan.vector and _is_turned(plan.output, a)), None)
+
+
+def _is_turned(operand: Operand, axis: int) -> bool:
+    """Return whether 16-bit floats are adjacent in memory along `axis`, while their lanes are strided."""
+    is_plain = operand.ending in ENDINGS and not operand.tables and not operand.guarded
+    return is_plain and operand.strides[axis] == 1 and operand.lane_stride not in (0, 1)
+
+
+def _stored_line(lines: Lines, reader: Reader, line: list[int], c: int, chunk: Chunk) -> None:
+    """Write the epilogue and the stores of a line of pixels in one vector, four or eight pixels at a time."""
+    plan, width, done, axis = reader.plan, chunk.width, 0, _axis_of_pixels(reader)
+    assert axis is not None, "a line of pixels has an axis"
+    for start, size in columns.cover(len(line)):
+        run, known = line[start : start + size], dict[str, str]()
+        for operand in plan.stages:
+            if operand is not None and _is_turned(operand, axis):
+                known[operand.name] = name = f"{operand.name}_{run[0]}_{c}"
+                lines.add(f"vec{width} {name}[{size}];", f"turn_{_moved(reader, operand, run, c, name)}")
+        for number, r in enumerate(run[max(0, done - start) :], max(0, done - start)):
+            lines.add(*_finished(reader, r, c, chunk, {name: f"{place}[{number}]" for name, place in known.items()}))
+        values = ", ".join(written_name(plan, r, c) for r in run)
+        lines.add(f"spread_{_moved(reader, plan.output, run, c, f'(const vec{width}[]){{{values}}}')}")
+        done = start + size
+
+
+def _moved(reader: Reader, operand: Operand, run: list[int], c: int, vectors: str) -> str:
+    """Return the C text of a call of `turn_` or `spread_` after this prefix, for a run of rows and the vector number `c`."""
+    plan, chunk = reader.plan, reader.plan.chunks[c]
+    place = f"{operand.name} + {reader.index(operand, plan.rows[run[0]], chunk)}"
+    return f"{columns.COUNTS[len(run)]}{operand.ending}_{chunk.width}({place}, {operand.lane_stride}, {vectors});"
 
 
 def _finished(reader: Reader, r: int, c: int, chunk: Chunk, known: Mapping[str, str]) -> list[str]:
@@ -134,7 +195,7 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of a register tile's results, without those outside the output."""
     plan = reader.plan
-    if c_quads.runs(reader):  # stored with the epilogue
+    if c_quads.runs(reader) or pixels(reader):  # stored with the epilogue
         return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)
