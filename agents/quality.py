@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 QUALITIES = {"fast": 1, "balanced": 3, "best": 16}
-"""Quality -> number of programs tried for each piece.
+"""Quality -> largest number of programs tried for each piece.
 
 With `fast` the model chooses; its program is verified and not timed.
 """
