@@ -49,7 +49,7 @@ def bounds(least: int, most: int, count: int) -> list[int]:
     """Return the largest sizes of at most `count` buckets of a range, with the least padding on average.
 
     Padding is the bucket's largest size over the size that is called. A size counts by its reciprocal, as if the logarithms of
-    called sizes were uniform: small sizes, of which few rows of padding are a large share, get narrow buckets.
+    called sizes were uniform. So small sizes get narrow buckets.
     """
     shares = [0.0, *itertools.accumulate(size**-2.0 for size in range(least, most + 1))]
     step = ROUND * (1 + (most - least) // (ROUND * MOST_SIZES))

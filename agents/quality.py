@@ -21,7 +21,7 @@ With `fast` the model chooses; its program is verified and not timed.
 """
 FAST, DEFAULT = "fast", "balanced"
 LOSSES = {"balanced": 0.05}
-"""Quality -> largest share of a network's seconds that it could lose by pieces of which one program is tried; else 0.
+"""Quality -> largest share of a network's seconds that it could lose because some pieces have one program tried; else 0.
 
 These are the pieces that take the fewest seconds beyond their roofline floors (`agents.pieces.promising`).
 """
@@ -42,7 +42,7 @@ class Effort:
     trials: int
     timed: bool
     loss: float = 0.0
-    """Largest share of the network's seconds that may be lost by pieces of which one program is tried (`LOSSES`)."""
+    """Largest share of the network's seconds that may be lost because some pieces have one program tried (`LOSSES`)."""
 
     @classmethod
     def of(cls, quality: str | None, trials: int | None, seconds: float) -> Effort:
