@@ -33,24 +33,38 @@ from gensor_gym.networks.plan import Plan
 Sizes = tuple[int, ...]
 CompiledNetwork = Any
 """An `agents.networks.CompiledNetwork`. That module imports this one, and passes its function that makes them."""
-BUCKETS = {1: 6, 2: 2}
+BUCKETS = {1: 10, 2: 2}
 """Number of sizes that change -> default number of buckets of each; 1 for more sizes."""
 MOST_BUCKETS = 32
 """Largest number of networks that are compiled ahead."""
 MOST_OWN = 16
 """Number of sizes with kernels of their own that are kept: those compiled last."""
+MOST_SIZES = 128
+"""About the largest number of sizes above `ROUND` among which the largest ones of buckets are chosen."""
 ROUND = 16
 """Largest sizes of buckets are multiples of this where they are larger, so that register tiles fill them: a vector of AVX-512."""
 
 
 def bounds(least: int, most: int, count: int) -> list[int]:
-    """Return the largest sizes of at most `count` buckets of a range, in equal ratios, so that the worst padding is smallest."""
-    ratio = (most / least) ** (1 / count)
-    found = {most}
-    for place in range(1, count):
-        size = math.ceil(most / ratio**place - 1e-9)
-        found.add(min(most, size if size <= ROUND else -(-size // ROUND) * ROUND))
-    return sorted(found)
+    """Return the largest sizes of at most `count` buckets of a range, with the least padding on average.
+
+    Padding is the bucket's largest size over the size that is called. A size counts by its reciprocal, as if the logarithms of
+    called sizes were uniform. So small sizes get narrow buckets.
+    """
+    shares = [0.0, *itertools.accumulate(size**-2.0 for size in range(least, most + 1))]
+    step = ROUND * (1 + (most - least) // (ROUND * MOST_SIZES))
+    sizes = [*(size for size in range(least, most) if size <= ROUND or size % step == 0 or size == least), most]
+    shared = [shares[size - least + 1] for size in sizes]
+    # Of each size that may be a bucket's largest: padding of all sizes up to it, and the buckets.
+    found = [(size * share, (size,)) for size, share in zip(sizes, shared, strict=True)]
+    for _ in range(count - 1):
+        found = [
+            min(found[place], *(
+                (found[other][0] + size * (shared[place] - shared[other]), (*found[other][1], size)) for other in range(place)
+            )) if place else found[0]
+            for place, size in enumerate(sizes)
+        ]  # fmt: skip
+    return list(found[-1][1])
 
 
 @dataclass(frozen=True)

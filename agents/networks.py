@@ -224,7 +224,7 @@ def compile_network(
     with refusing(), shown(on_task) as told:
         asked = effort.searches(_searches(counts, hw, reuse=reuse, **options))
         with watched(asks.task for asks in asked.values() if effort.timed):
-            found = search_pieces(asked, counts, effort.trials, left, seed, told, effort.timed)
+            found = search_pieces(asked, counts, effort.trials, left, seed, told, effort.timed, effort.loss)
         results = tuple(found[step.computation] for step in chosen.steps)
         kernels = _kernels(chosen, results, asked, effort.trials)
         function = _function(chosen, kernels, hw, arena, options.get("backend", "auto"))

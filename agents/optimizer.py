@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.core.kept import kept
-from agents.core.playoff import playoff
+from agents.core.playoff import ROUNDS, playoff
 from agents.strategy import CONSTRUCTIONS, DEFAULTS, Search, Searched, Strategy, default_for, resolve, searched_of
 from gensor_gym import codegen
 from gensor_gym import hardware as machines
@@ -183,13 +183,13 @@ class Asked:
         """Begin a session, which measures and counts programs of the task, with this budget."""
         return Session(self.task, budget, self.store, self.on_trial)
 
-    def decided(self, session: Session, final: bool = True) -> Result:
+    def decided(self, session: Session, rounds: int = ROUNDS) -> Result:
         """Store and return the fastest program of a search that has ended.
 
-        With `final`, the best few programs are first timed again (`agents.core.playoff`). NoKernel if no program ran correctly.
+        Unless `rounds` is 0, the best few programs are first timed again (`agents.core.playoff`). NoKernel if none ran correctly.
         RuntimeError if a stored time belongs to a program whose kernel is wrong here.
         """
-        task, best = self.task, playoff(session) if final else session.best
+        task, best = self.task, playoff(session, rounds) if rounds else session.best
         if best is None:
             statuses = [row.status for row in session.trace]
             why = f"; the first: {session.first_error}" if session.first_error else ""

@@ -21,6 +21,7 @@ import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, Scheduler, total_latency
 from agents.core.compiled import accepted, is_compiled
+from agents.core.playoff import BRIEF_ROUNDS
 from agents.optimizer import Asked, NoKernel, Result, run
 from agents.rounds import Rounds
 from gensor_gym.codegen.build import generate
@@ -30,6 +31,7 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.measurement import UNTIMED
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records.store import FINAL
 from gensor_gym.measure.session import Budget, Session
@@ -53,7 +55,7 @@ OnTask = Callable[[int, int, str], None]
 
 def search_pieces(
     asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int,
-    on_task: OnTask, timed: bool = True,
+    on_task: OnTask, timed: bool = True, loss: float = 0.0,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """Search every computation of `asked` with at most `trials` trials; return a result for each.
 
@@ -61,6 +63,9 @@ def search_pieces(
     and not timed, on CPUs and without a budget in seconds. A computation with an ended search in the store is not searched again,
     unless `seconds` is infinite and the stored search had fewer trials; that search is then continued. A killed search resumes.
     If the budget is too short to try every piece once, a RuntimeWarning states the excess.
+
+    With a `loss` above 0, pieces searched side by side have one trial each. The others follow for those pieces without which the
+    network could lose more than that share of its seconds (`promising`).
     """
     least = trials if math.isinf(seconds) else 0
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
@@ -68,19 +73,27 @@ def search_pieces(
     if not missing:
         return found
     with collected():
-        return found | _searched([asked[one] for one in missing], counts, trials, seconds, seed, on_task, timed)
+        pieces = [Piece.of(asked[one], counts[one], seed, _timed_once(asked[one], trials, loss)) for one in missing]
+        others = Others(sum(counts[one] * result.seconds for one, result in found.items()), loss)
+        return found | _searched(pieces, trials, seconds, seed, on_task, timed, others)
+
+
+@dataclass(frozen=True)
+class Others:
+    """What a search of pieces knows of the rest of the network: the seconds of stored pieces, and `loss` of `search_pieces`."""
+
+    seconds: float
+    loss: float
 
 
 def _searched(
-    asked: Sequence[Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int, on_task: OnTask,
-    timed: bool,
-) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    pieces = [Piece.of(one, counts[one.task.operator], seed) for one in asked]
+    pieces: list[Piece], trials: int, seconds: float, seed: int, on_task: OnTask, timed: bool, others: Others
+) -> dict[Operator | Dataflow, Result]:
     backend = pieces[0].session.backend
     if math.isfinite(seconds):
         _share_out(pieces, trials, seconds, np.random.default_rng(seed), on_task)
     elif isinstance(backend, NativeBackend) and backend.name == "cpu" and backend.pool is backend.local:
-        _side_by_side(pieces, trials, backend, on_task, timed)
+        _side_by_side(pieces, trials, backend, on_task, timed, others)
     else:
         for number, piece in enumerate(pieces):
             on_task(number, len(pieces), piece.name)
@@ -95,31 +108,52 @@ def start_worker(hw: Hardware, backend: str | Backend) -> None:
         threading.Thread(target=found.local.workers[0].begin, daemon=True).start()
 
 
-def _side_by_side(pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool) -> None:
+def _side_by_side(
+    pieces: list[Piece], trials: int, backend: NativeBackend, on_task: OnTask, timed: bool, others: Others
+) -> None:
     """Search pieces in parallel threads, which share compilers and timed cores (`agents.rounds`), and set their results.
 
     Without times, further programs are tried after a wrong program.
     """
-    answers = itertools.count(1)
+    answers, brief = itertools.count(1), timed and others.loss > 0.0 and trials > 1
     on_task(0, len(pieces), pieces[0].name)
 
     def told(name: str) -> None:
-        on_task(min(next(answers) // trials, len(pieces) - 1), len(pieces), name)
+        on_task(min(next(answers) // (1 if brief else trials), len(pieces) - 1), len(pieces), name)
 
-    for begin in range(0, len(pieces), AT_ONCE):
-        some = pieces[begin : begin + AT_ONCE]
-        rounds = Rounds(backend, some[0].session.task.hardware, timed, told)
-        for piece in some:
-            piece.session.backend, piece.session.times = rounds, timed
-        rounds.run([functools.partial(piece.advance, trials) for piece in some])
-        for piece in some:
-            piece.session.backend = backend
-            while not timed and piece.session.best is None and piece.session.trials < TRIES:
-                before = piece.session.trials
-                piece.advance(trials)
-                if piece.session.trials == before:
-                    break
-            piece.end(final=timed)
+    def advance(some: Sequence[Piece], goal: int) -> None:
+        for begin in range(0, len(some), AT_ONCE):
+            rounds = Rounds(backend, some[begin].session.task.hardware, timed, told)
+            for piece in (batch := some[begin : begin + AT_ONCE]):
+                piece.session.backend, piece.session.times = rounds, timed
+            rounds.run([functools.partial(piece.advance, goal - piece.session.trials) for piece in batch])
+            for piece in batch:
+                piece.session.backend = backend
+
+    later: Sequence[Piece] = pieces
+    if brief:
+        advance([piece for piece in pieces if piece.once is None], 1)
+        later = promising(pieces, others)
+    advance(later, trials)
+    for piece in pieces:
+        while not timed and piece.session.best is None and piece.session.trials < TRIES:
+            before = piece.session.trials
+            piece.advance(trials)
+            if piece.session.trials == before:
+                break
+        piece.end(BRIEF_ROUNDS if timed else 0)
+
+
+def promising(pieces: Sequence[Piece], others: Others) -> list[Piece]:
+    """Return the pieces to search further, in descending order of their seconds beyond the roofline floor.
+
+    The network would lose at most the share `others.loss` of its seconds if all other pieces could run at their floors. A piece
+    without a correct program is always searched further.
+    """
+    order = sorted(pieces, key=lambda piece: piece.excess)
+    left = others.loss * (others.seconds + sum(piece.share for piece in pieces if math.isfinite(piece.excess)))
+    kept = sum(total <= left for total in itertools.accumulate(piece.excess for piece in order))
+    return order[kept:][::-1]
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
@@ -150,6 +184,12 @@ def _ended(asked: Asked, trials: int, least: int) -> Result | None:
     return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
 
 
+def _timed_once(asked: Asked, trials: int, loss: float) -> Result | None:
+    """Return the stored result of a search that ended after fewer trials, if its program was timed; None if there is none."""
+    known = _ended(asked, trials, 1) if loss > 0.0 else None
+    return None if known is None or known.measurement.conditions.get(UNTIMED) else known
+
+
 @dataclass(frozen=True)
 class _ByRows:
     """A strategy that measures programs near the session's best program whose tasks compute blocks of `rows` rows."""
@@ -172,13 +212,15 @@ class Piece:
     seed: int
     session: Session
     progress: Progress
+    once: Result | None = None
+    """Stored result of a search of fewer trials, which stands unless this piece is searched."""
 
     @classmethod
-    def of(cls, asked: Asked, count: int, seed: int) -> Piece:
+    def of(cls, asked: Asked, count: int, seed: int, once: Result | None = None) -> Piece:
         """Make a piece from a checked search, with a new session and no trials."""
         op = asked.task.operator
         session = asked.session(Budget(trials=1))
-        return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
+        return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")), once)
 
     @property
     def name(self) -> str:
@@ -188,8 +230,21 @@ class Piece:
     @property
     def share(self) -> float:
         """Seconds of the piece in one call of the network: as measured, or by the roofline floor before any program ran."""
+        return self.count * (self._floor if (seconds := self._seconds) is None else seconds)
+
+    @property
+    def excess(self) -> float:
+        """Seconds of the piece beyond its roofline floor in one call of the network; infinite before a program ran correctly."""
+        return math.inf if (seconds := self._seconds) is None else self.count * max(0.0, seconds - self._floor)
+
+    @property
+    def _floor(self) -> float:
+        return warm_floor(self.asked.task.operator, self.asked.task.hardware)
+
+    @property
+    def _seconds(self) -> float | None:
         best = self.session.best
-        return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
+        return best[1].seconds if best else self.once.seconds if self.once else None
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
         """Continue the piece's search with `trials` more trials; the last one begins within `seconds`.
@@ -210,12 +265,15 @@ class Piece:
             run(_ByRows(rows), session, self.seed)
         self.progress.record(math.inf if session.best is None else session.best[1].seconds, session.trials - before, None)
 
-    def end(self, final: bool = True) -> None:
-        """End the piece's search: set `result` to its fastest program. See `Asked.decided` for `final`.
+    def end(self, rounds: int = BRIEF_ROUNDS) -> None:
+        """End the piece's search: set `result` to its fastest program. See `Asked.decided` for `rounds`.
 
         Where kernels of a GPU are not tried on one, it is the fastest by the model that `agents.core.compiled` accepts.
         """
-        self.result = self.asked.decided(self.session, final)
+        if self.once is not None and not self.session.trials:
+            self.result = self.once
+            return
+        self.result = self.asked.decided(self.session, rounds)
         if is_compiled(self.session):
             schedule, measurement = accepted(self.session, lambda: self.advance(1), COMPILED)
             self.result = replace(self.result, schedule=schedule, measurement=measurement, trace=tuple(self.session.trace))
@@ -228,7 +286,7 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
     spend(pieces, scheduler, trials, begin + (1.0 - ENDING) * seconds, rng, on_task)
     _try_untried([piece for piece in pieces if piece.session.best is None], seconds, on_task)
     for piece in sorted(pieces, key=lambda piece: -piece.share):
-        piece.end(final=time.monotonic() < begin + seconds)
+        piece.end(BRIEF_ROUNDS if time.monotonic() < begin + seconds else 0)
 
 
 def spend(

@@ -15,11 +15,16 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 QUALITIES = {"fast": 1, "balanced": 3, "best": 16}
-"""Quality -> number of programs tried for each piece.
+"""Quality -> largest number of programs tried for each piece.
 
 With `fast` the model chooses; its program is verified and not timed.
 """
 FAST, DEFAULT = "fast", "balanced"
+LOSSES = {"balanced": 0.05}
+"""Quality -> largest share of a network's seconds that it could lose because some pieces have one program tried; else 0.
+
+These are the pieces that take the fewest seconds beyond their roofline floors (`agents.pieces.promising`).
+"""
 MOST_TRIALS = 64
 """Maximum number of programs that are measured for each piece with a budget in seconds."""
 QUICK = {"walkers": 16, "refiners": 10, "descents": 12, "columns": 3}
@@ -36,6 +41,8 @@ class Effort:
 
     trials: int
     timed: bool
+    loss: float = 0.0
+    """Largest share of the network's seconds that may be lost because some pieces have one program tried (`LOSSES`)."""
 
     @classmethod
     def of(cls, quality: str | None, trials: int | None, seconds: float) -> Effort:
@@ -52,7 +59,7 @@ class Effort:
             return cls(trials, True)
         if math.isfinite(seconds):
             return cls(MOST_TRIALS if quality is None else QUALITIES[quality], True)
-        return cls(QUALITIES[quality or DEFAULT], quality != FAST)
+        return cls(QUALITIES[quality or DEFAULT], quality != FAST, LOSSES.get(quality or DEFAULT, 0.0))
 
     def searches(self, asked: Mapping[Operator | Dataflow, Asked]) -> dict[Operator | Dataflow, Asked]:
         """Adapt the searches of a network's pieces to the effort.

@@ -20,7 +20,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.session import BudgetSpent
+from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built
+
+BRIEF = TimingRules(budget=0.03, warmup=5e-3)
+"""Rules of timing for trials whose best programs a playoff times again."""
 
 
 class Stopped(Exception):
@@ -170,7 +174,7 @@ class Rounds:
         if isinstance(built, Measurement):
             return built
         begin, compiling = time.perf_counter(), built.compile_seconds
-        measured = self._backend.trial(built, self._hardware, timed=self._timed)
+        measured = self._backend.trial(built, self._hardware, timed=self._timed, rules=BRIEF)
         self._on_answer(str(built.kernel.operator))
         if not self._timed and measured.status is Status.OK:
             self._settled.add(built.kernel.operator)

@@ -21,9 +21,12 @@ FINALISTS = 5
 WITHIN = 1.1
 """Largest quiet time of a program that takes part in a playoff, as a multiple of the best one's."""
 ROUNDS = 15
+"""Number of rounds of a playoff after the search of one operator."""
+BRIEF_ROUNDS = 5
+"""Number of rounds of a playoff of a piece of a network, where playoffs took a third of the seconds to compile (ResNet-18)."""
 
 
-def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
+def playoff(session: Session, rounds: int = ROUNDS) -> tuple[Schedule, Measurement] | None:
     """Time the best few programs of a search again, alternately; return the winner with its measurement in the search.
 
     The winner has the fastest quiet time of the playoff. For a backend that does not time kernels, the result is the search's
@@ -37,7 +40,7 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
     if len(kernels) < 2:
         return session.best
     try:
-        samples = session.backend.compare(kernels, hw, ROUNDS)
+        samples = session.backend.compare(kernels, hw, rounds)
     except (RuntimeError, WorkerLost):  # a kernel that was correct before fails now: keep the search's best
         return session.best
     schedule = schedules[int(min(samples, key=lambda name: float(np.quantile(samples[name], QUIET))))]

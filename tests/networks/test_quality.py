@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from torch import nn
 import gensor_gym
 from agents.gensor.markov import Markov
 from agents.optimizer import NoKernel
+from agents.pieces import Others, Piece, promising
 from agents.progress import shown
-from agents.quality import QUALITIES, Effort
+from agents.quality import LOSSES, QUALITIES, Effort
 from agents.rounds import Rounds
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -52,6 +54,40 @@ def test_more_effort_goes_on_from_less(module: nn.Module, tmp_path: Path) -> Non
     assert traces(quality="fast") == [(0, True)] * 2
     assert traces(quality="balanced") == [(QUALITIES["balanced"], False)] * 2
     assert traces(quality="fast") == traces(trials=2) == [(0, False)] * 2
+
+
+def test_pieces_without_promise_are_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second product takes nearly all the time. No piece is searched again, until all get more trials."""
+    monkeypatch.setattr("agents.pieces.warm_floor", lambda *_: 0.0)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(16, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 16)).eval()
+
+    def traces(**options: Any) -> list[int]:
+        return [len(result.trace) for result in compiled(module, tmp_path, **options).results]
+
+    every, cheapest = QUALITIES["balanced"], 1
+    found = traces()
+    assert max(found) == every and min(found) == cheapest
+    assert traces() == [0] * len(found)
+    assert sorted(traces(trials=every)) == sorted(every if one == cheapest else 0 for one in found)
+
+
+def fake_piece(seconds: float | None, count: int = 1, once: float | None = None) -> Piece:
+    """A piece whose best program took so long, or had taken it in an earlier search. Its floor is 1 s."""
+    best = None if seconds is None else (None, Measurement(Status.OK, (seconds,)))
+    asked = SimpleNamespace(task=SimpleNamespace(operator=None, hardware=None))
+    session = SimpleNamespace(best=best, trials=int(seconds is not None))
+    return Piece(asked, count, 0, session, None, None if once is None else SimpleNamespace(seconds=once))  # type: ignore[arg-type]
+
+
+def test_what_could_become_fast_is_searched_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 s, 5 s may be lost: the pieces with excesses of 1, 1 and 2 s, and not also that of 3 s. A failure is promising."""
+    monkeypatch.setattr("agents.pieces.warm_floor", lambda *_: 1.0)
+    some = [fake_piece(2.0), fake_piece(4.0), fake_piece(2.0, count=2), fake_piece(None, once=2.0), fake_piece(86.0)]
+    assert promising(some, Others(2.0, 0.05)) == [some[4], some[1]]
+    assert promising([*some, failed := fake_piece(None)], Others(2.0, 0.05)) == [failed, some[4], some[1]]
+    assert set(map(id, promising(some, Others(0.0, 0.0)))) == set(map(id, some))
+    assert promising(some, Others(2.0, 0.08)) == [some[4]]
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], bool]) -> list[str]:
@@ -98,7 +134,7 @@ class Clock(NativeBackend):
     def compile(self, kernels: Any) -> Any:
         return [Built(kernel, "") for kernel in kernels]
 
-    def trial(self, built: Any, hw: Any, timed: bool = True) -> Measurement:
+    def trial(self, built: Any, hw: Any, timed: bool = True, rules: Any = None) -> Measurement:
         time.sleep(5e-3)
         self.during.append(self.walking)
         return Measurement(Status.OK, (1.0,))
@@ -145,7 +181,7 @@ def test_an_error_of_one_search_ends_all() -> None:
 
 
 def test_what_an_effort_is() -> None:
-    assert Effort.of(None, None, math.inf) == Effort(QUALITIES["balanced"], True)
+    assert Effort.of(None, None, math.inf) == Effort(QUALITIES["balanced"], True, LOSSES["balanced"])
     assert Effort.of("fast", None, math.inf) == Effort(1, False)
     assert Effort.of("fast", 5, math.inf) == Effort(5, True)
     assert Effort.of("best", None, 10.0).trials == QUALITIES["best"] < Effort.of(None, None, 10.0).trials

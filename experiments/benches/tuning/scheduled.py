@@ -95,7 +95,7 @@ def searched(rule: str, seed: int, trials: int, store: str) -> dict[str, Any]:
     recorder.begin = time.perf_counter()
     spend(pieces, scheduler, MOST, math.inf, np.random.default_rng(seed), recorder.on_task, batch)
     for piece in pieces:
-        piece.end(final=False)
+        piece.end(rounds=0)
     numbers = {piece.name: number for number, piece in enumerate(pieces)}
     rows = [[trial.at, numbers[trial.computation], trial.seconds] for trial in recorder.trials]
     return {"rule": rule, "seed": seed, "networks": NETWORKS, "counts": table.tolist(), "trials": rows}
