@@ -27,7 +27,7 @@ from gensor_gym.measure.devices.cpu import processor_name
 LAYERS, WIDTH, HEADS, WORDS = 2, 768, 12, 30522
 LEAST, MOST = 16, 256
 LENGTHS = (16, 24, 48, 100, 160, 200, 256)
-"""Sequence lengths that are timed; three are largest sizes of buckets."""
+"""Sequence lengths that are timed; four of them are largest sizes of buckets."""
 OTHERS = ("padded", "recompiled", "torch.compile", "eager")
 COLUMNS = ("network", "length", "ours", *OTHERS, *(f"over {name}" for name in OTHERS))
 
