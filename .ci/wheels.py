@@ -63,13 +63,13 @@ def description(readme: str, repository: str) -> str:
 
 
 def links(repository: str) -> str:
-    """Return the table of pyproject.toml with the links that the package index shows beside the description."""
+    """Return pyproject.toml's table of links, which the package index shows with the description."""
     names = {"Repository": "", "Documentation": "/tree/main/docs", "Changelog": "/blob/main/CHANGELOG.md", "Issues": "/issues"}
     return "[project.urls]\n" + "".join(f'{name} = "{repository}{path}"\n' for name, path in names.items()) + "\n"
 
 
 def lay(tree: Path, repository: str = "") -> None:
-    """Copy what is distributed into a folder; building leaves files behind, and metadata get the repository's address."""
+    """Copy the distributed files into a folder, and add the repository's address to the metadata."""
     shutil.rmtree(tree, ignore_errors=True)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))

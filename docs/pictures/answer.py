@@ -62,7 +62,7 @@ def _figure() -> Figure:
 
 
 def _row(axes: Axes, row: int, line: Line, colour: str) -> None:
-    """Draw a ratio with its interval, and write the verdict beside it."""
+    """Draw a ratio with its interval, and write the verdict to its right."""
     verdict = "faster" if line.high < 1 else "slower" if line.low > 1 else "level"
     axes.plot([line.low, line.high], [row, row], color=colour, lw=2.6)
     axes.plot([line.ratio], [row], "o", color=colour, ms=7)

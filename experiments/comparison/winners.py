@@ -26,7 +26,7 @@ def level(summary: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
 
 
 def sentence(summary: Mapping[str, Any], operator: str) -> str:
-    """Return an operator's verdict: the fastest kernel's strategy, time and speed over torch, and what is level with it."""
+    """Return an operator's verdict: strategy, time and speed over torch of the fastest kernel, and ties with it."""
     best = winner(summary, operator)
     if best is None:
         return "No search found a kernel."

@@ -102,7 +102,7 @@ def pixels(dtype: str, arch: str, lanes: int, tile: int, of: str = "+bias+residu
 
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "x86-64", "native"))
 def test_lines_of_pixels_are_turned_in_registers(arch: str) -> None:
-    """A tile's pixels are covered by runs of eight and four, of which the last may overlap."""
+    """Runs of eight and four cover a tile's pixels; the last run may overlap the one before."""
     needs(arch)
     made = [pixels(HALVES[tile % 2], arch, (16, 8)[tile // 2 % 2], tile) for tile in range(4, 18)]
     assert all("spread_" in kernel.source and "turn_" in kernel.source for kernel in made)

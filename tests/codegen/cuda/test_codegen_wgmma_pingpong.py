@@ -104,7 +104,7 @@ test_products_are_right = right(CASES, "whole tiles", "ragged", "b in rows", "co
 @pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_random_schedules_are_right() -> None:
-    """Legal schedules, at extents that nothing divides, beside float64 within the bounds of verification."""
+    """Legal schedules of ragged extents agree with float64 within the bounds of verification."""
     rng = np.random.default_rng(7)
     kernels = [random_kernel(rng) for _ in range(8)]
     assert faults(kernels, seeds=2) == []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gensor_gym.codegen.c.micro.turn import joined, shuffled
+
 COUNTS = {8: "eight", 4: "four"}
 """Number of pixels that a helper moves -> word for it in the helper's name."""
 WIDTHS = (8, 16)
@@ -47,7 +49,7 @@ def _turn(count: int, name: str, ending: str, width: int) -> str:
     vectors = []
     for i in range(count):
         parts = [f"*(const halves{count} *)(p + {row} * stride)" for row, _ in _pieces(i, count, width)]
-        lines.append(f"    const halves{width} c{i} = {_joined(parts, count)};")
+        lines.append(f"    const halves{width} c{i} = {joined(parts, count)};")
         vectors.append(f"c{i}")
     vectors = _interleaved(lines, vectors, _BLOCK, width)
     lines += [f"    x[{i}] = widened{ending}_{width}({vector});" for i, vector in enumerate(vectors)]
@@ -63,7 +65,7 @@ def _spread(count: int, name: str, ending: str, width: int) -> str:
     vectors = _interleaved(lines, [f"c{i}" for i in range(count)], count, width)
     for i, vector in enumerate(vectors):
         for row, lane in _pieces(i, count, width):
-            part = vector if count == width else _shuffled(vector, vector, range(lane, lane + count))
+            part = vector if count == width else shuffled(vector, vector, range(lane, lane + count))
             lines.append(f"    *(halves{count} *)(p + {row} * stride) = {part};")
     return "\n".join([*lines, "}", ""])
 
@@ -89,18 +91,6 @@ def _interleaved(lines: list[str], vectors: list[str], times: int, width: int) -
                 blocks = range(0, width, _BLOCK)
                 lanes = [block + start + lane // 2 + lane % 2 * width for block in blocks for lane in range(_BLOCK)]
                 made.append(f"s{stage}_{len(made)}")
-                lines.append(f"    const halves{width} {made[-1]} = {_shuffled(a, b, lanes)};")
+                lines.append(f"    const halves{width} {made[-1]} = {shuffled(a, b, lanes)};")
         vectors, times, stage = made, times // 2, stage + 1
     return vectors
-
-
-def _joined(parts: list[str], size: int) -> str:
-    """Return the C text of one vector of `parts`, which have `size` lanes each."""
-    while len(parts) > 1:
-        parts = [_shuffled(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        size *= 2
-    return parts[0]
-
-
-def _shuffled(a: str, b: str, lanes: list[int] | range) -> str:
-    return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"

@@ -78,7 +78,7 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
             for run in runs:
                 _stored_run(lines, reader, run, c, chunk)
         return
-    if lines_of_pixels := pixels(reader):
+    if lines_of_pixels := _pixels(reader):
         for c, chunk in enumerate(plan.chunks):
             for line in lines_of_pixels:
                 _stored_line(lines, reader, line, c, chunk)
@@ -97,7 +97,7 @@ def _stored_run(lines: Lines, reader: Reader, run: list[int], c: int, chunk: Chu
     lines.add(*c_quads.store(reader, run, c, chunk))
 
 
-def pixels(reader: Reader) -> list[list[int]]:
+def _pixels(reader: Reader) -> list[list[int]]:
     """Group the rows of a register tile of 16-bit floats that are neighbouring pixels in memory, while lanes are strided.
 
     Return the row numbers of each line of pixels; empty if results are stored otherwise. Stored and read one by one, results of
@@ -137,7 +137,8 @@ def _stored_line(lines: Lines, reader: Reader, line: list[int], c: int, chunk: C
             if operand is not None and _is_turned(operand, axis):
                 known[operand.name] = name = f"{operand.name}_{run[0]}_{c}"
                 lines.add(f"vec{width} {name}[{size}];", f"turn_{_moved(reader, operand, run, c, name)}")
-        for number, r in enumerate(run[max(0, done - start) :], max(0, done - start)):
+        new = max(0, done - start)  # the pixels before are finished
+        for number, r in enumerate(run[new:], new):
             lines.add(*_finished(reader, r, c, chunk, {name: f"{place}[{number}]" for name, place in known.items()}))
         values = ", ".join(written_name(plan, r, c) for r in run)
         lines.add(f"spread_{_moved(reader, plan.output, run, c, f'(const vec{width}[]){{{values}}}')}")
@@ -200,7 +201,7 @@ def epilogue_lines(
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of a register tile's results, without those outside the output."""
     plan = reader.plan
-    if c_quads.runs(reader) or pixels(reader):  # stored with the epilogue
+    if c_quads.runs(reader) or _pixels(reader):  # stored with the epilogue
         return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)

@@ -62,11 +62,7 @@ def _turn(count: int, word: str, width: int) -> str:
         f"    vec{width} t;",
     ]
     for i in range(count):
-        columns, size = [f"c{at}" for at in range(i, width, count)], count
-        while len(columns) > 1:
-            columns = [_shuffled(a, b, range(2 * size)) for a, b in zip(columns[::2], columns[1::2], strict=True)]
-            size *= 2
-        lines.append(f"    x[{i}] = {columns[0]};")
+        lines.append(f"    x[{i}] = {joined([f'c{at}' for at in range(i, width, count)], count)};")
     distance = count // 2
     while distance:
         low = [width + lane - distance if lane & distance else lane for lane in range(width)]
@@ -74,7 +70,7 @@ def _turn(count: int, word: str, width: int) -> str:
         for i in range(count):
             if not i & distance:
                 a, b = f"x[{i}]", f"x[{i + distance}]"
-                lines.append(f"    t = {_shuffled(a, b, low)}, {b} = {_shuffled(a, b, high)}, {a} = t;")
+                lines.append(f"    t = {shuffled(a, b, low)}, {b} = {shuffled(a, b, high)}, {a} = t;")
         distance //= 2
     return "\n".join([*lines, "}", ""])
 
@@ -102,7 +98,7 @@ def _apart(count: int, word: str, width: int) -> str:
             made = []
             for a, b in zip(names[::2], names[1::2], strict=True):
                 made.append(f"s{number}")
-                lines.append(f"    const vec{width} s{number} = {_shuffled(a, b, range(odd, 2 * width, 2))};")
+                lines.append(f"    const vec{width} s{number} = {shuffled(a, b, range(odd, 2 * width, 2))};")
                 number += 1
             parts.append((first + odd * step, 2 * step, made))
     return "\n".join([*lines, "}", ""])
@@ -126,17 +122,26 @@ def _spread(count: int, word: str, width: int) -> str:
             for a, b in zip(first, second, strict=True):
                 for low in (0, width // 2):
                     lanes = [low + lane // 2 + lane % 2 * width for lane in range(width)]
-                    lines.append(f"    const vec{width} s{number} = {_shuffled(a, b, lanes)};")
+                    lines.append(f"    const vec{width} s{number} = {shuffled(a, b, lanes)};")
                     made[-1].append(f"s{number}")
                     number += 1
         runs = made
     for lane in range(width):
         at, start = divmod(lane * count, width)
         name = runs[0][at]
-        part = name if count == width else _shuffled(name, name, range(start, start + count))
+        part = name if count == width else shuffled(name, name, range(start, start + count))
         lines.append(f"    store_{count}(p + {lane} * stride, {part});")
     return "\n".join([*lines, "}", ""])
 
 
-def _shuffled(a: str, b: str, lanes: list[int] | range) -> str:
+def joined(parts: list[str], size: int) -> str:
+    """Return the C text of one vector of `parts`, which have `size` lanes each."""
+    while len(parts) > 1:
+        parts = [shuffled(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        size *= 2
+    return parts[0]
+
+
+def shuffled(a: str, b: str, lanes: list[int] | range) -> str:
+    """Return the C text of a vector of `lanes`, numbers of lanes of a and then of b."""
     return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"
