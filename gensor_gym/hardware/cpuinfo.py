@@ -44,7 +44,7 @@ def cpu_info() -> CpuInfo:
     """Describe the CPU of this machine. ValueError if $GENSOR_GYM_THREADS or $GENSOR_GYM_AVX2 has an invalid value."""
     model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
     if narrow := _is_narrow(flags):
-        flags = frozenset(flag for flag in flags if not flag.startswith(("avx512", "avx_vnni")))
+        flags = frozenset(flag for flag in flags if not flag.startswith(("avx512", "avx_vnni", "amx")))
     lanes, registers = vector_unit(flags, platform.machine())
     found, line = caches(Path("/sys/devices/system/cpu"), usable_cpus())
     sizes = (found.get(1, ASSUMED_CACHES[1]), found.get(2, ASSUMED_CACHES[2]), found.get(3, ASSUMED_CACHES[3]))

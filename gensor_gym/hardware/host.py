@@ -12,6 +12,11 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 _PAIRS = "avx512_bf16"
 """CPU flag of processors that add two products of bfloat16 to a lane by one instruction."""
+_TILES = {"bfloat16": ("amx_bf16", 1024), "int8": ("amx_int8", 2048)}
+"""Data type -> (CPU flag of products in tile registers, operations per clock: 16 clocks for 16 x 16 sums of 64 bytes each).
+
+Source: Intel 64 optimisation manual, throughput of TDPBF16PS and TDPBUSD.
+"""
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
 _DRAM_LATENCY = 100e-9
 _ESTIMATED_CLOCK = 2.5e9
@@ -83,6 +88,7 @@ def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
         peak=(("float32", float32), ("float16", float32), ("bfloat16", bfloat16), ("int8", int8)),
         memory=_memory(info, figures),
         launch_overhead=5e-7 if info.cores > 1 else 1e-7,
+        tensor_peak=tuple((t, rate * clock * info.cores) for t, (flag, rate) in _TILES.items() if flag in info.flags),
         source=_source(info, origin),
     )
 
@@ -123,6 +129,7 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
         "peak": f"float32 {origin}: register-resident multiply-adds, all cores at once; float16 at its rate (converted, then "
         f"accumulated in float32), bfloat16 {'derived: x2 by vdpbf16ps' if _PAIRS in info.flags else 'too'}; int8 derived: x4 "
         "with dot-product instructions, x2 without",
+        "tensor_peak": "derived from the clock: products in tile registers (AMX)",
         "launch_overhead": "estimate of one fork and join (several cores) or one call (one core)",
         "memory.register.capacity": "follows from the vector unit",
         "memory.register.bandwidth": "derived from the float32 peak: three operands a multiply-add",

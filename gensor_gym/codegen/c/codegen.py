@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from gensor_gym.codegen.c import channels
+from gensor_gym.codegen.c.amx.steps import shapes
+from gensor_gym.codegen.c.amx.text import HELPERS as TILES
 from gensor_gym.codegen.c.layout.operands import C_TYPES, Operand
 from gensor_gym.codegen.c.loops import register_tiles
 from gensor_gym.codegen.c.micro.ahead import asks_by_turns, turns
@@ -86,7 +88,7 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
-    copy += _group_helpers(plan)
+    copy += [*_group_helpers(plan), *([TILES, shapes(plan)] if shapes(plan) else [])]
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     computed = rows.computation if rows else program.operator
     title = f"/* {computed} on {program.hardware.name}. */\n"
@@ -202,6 +204,8 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
     lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
     with lines.block("static void run_task(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;", "struct task t;")
+        in_tiles = bool(shapes(plan))
+        lines.add(*(["if (has_tiles) tile_shapes(shapes_of_tiles);"] if in_tiles else []))
         _buffers(lines, plan)
         _place_task(lines, plan)
         chunked, blocks = plan.splits > 1, plan.reduce_blocks
@@ -216,6 +220,7 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
             lines.add(f"const long first_block = {first}, end_block = {last};")
             with lines.block("for (long block = first_block; block < end_block; block++)"):
                 _reduce_block(lines, plan, kinds)
+        lines.add(*(["if (has_tiles) tile_release();"] if in_tiles else []))
         if rows and at_end(plan):
             task_lines(lines, plan)
     return str(lines)

@@ -113,7 +113,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     calls += _store_cycles(row, slot, rows, vectors, ints, floats)
     if floats[FUNCTIONS] > 0.0:
         calls += rows * vectors * floats[FUNCTION]
-    stalls = points * max(0.0, chain_cycles(row, slot, ints) - max(fma, issue))
+    stalls = points * max(0.0, chain_cycles(row, slot, ints, floats) - max(fma, issue))
     return tiles * points * fma, tiles * points * issue, tiles * (stalls + calls)
 
 

@@ -22,6 +22,8 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu.groups import group_of
+from gensor_gym.cost.cpu.matrix import CHAIN, is_in_tiles, tile_cycles
+from gensor_gym.cost.cpu.matrix import ROWS as STEP
 from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import rows_of, vectors_along, vectors_of
@@ -215,6 +217,8 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Return the cycles of a register tile per reduction point, or per group of points: (FMA ports, loads and decoding)."""
+    if is_in_tiles(row, slot, ints, floats):
+        return tile_cycles(row, slot, vectors, ints, floats)
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
@@ -322,10 +326,12 @@ def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
+def chain_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Return the cycles between two dependent operations on one accumulator; 0 without a reduction."""
     if ints[END_REDUCE] == SPATIAL_SLOTS:
         return 0.0
+    if is_in_tiles(row, slot, ints, floats):
+        return CHAIN / STEP
     return FMA_CHAIN if ints[BODY] == 0 else FMA_CHAIN - 1.0
 
 

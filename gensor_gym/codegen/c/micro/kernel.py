@@ -5,6 +5,7 @@ An interior variant has no guards, edge variants guard their accesses.
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.amx.steps import products, tiling
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
@@ -74,7 +75,10 @@ def micro_kernel(kind: Variant) -> str:
             at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
             if not at_once:
                 _start(lines, reader)
-            _reduction(lines, reader, order, unrolls)
+            if (found := tiling(plan)) is not None:
+                _rest(lines, reader, products(lines, reader, found))
+            else:
+                _reduction(lines, reader, order, unrolls)
         if plan.shift is not None:
             store_rows(lines, reader)
         else:
@@ -164,6 +168,16 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         ask_ahead(lines, reader, axis)
         _reduction(lines, reader, inner, unrolls)
+
+
+def _rest(lines: Lines, reader: Reader, name: str) -> None:
+    """Write the groups of the reduction from the index `name` on, which tile registers have left, in vectors."""
+    plan, (_, end) = reader.plan, bounds(reader.plan, reader.plan.group)
+    with lines.block(f"for (; {name} + {plan.group_size} <= {end}; {name} += {plan.group_size})"):
+        c_dot.step(lines, reader, False)
+    if plan.op.extents[plan.group] % plan.group_size:
+        with lines.block(f"if ({name} < {end})"):
+            c_dot.step(lines, reader, True)
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
