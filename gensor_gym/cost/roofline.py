@@ -7,6 +7,7 @@ from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
@@ -24,14 +25,15 @@ def roofline_floor(op: Computation, hardware: Hardware) -> float:
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Return an upper bound on operations per second, at full clock, of tensor cores if these can compute the products."""
+    """Return an upper bound on operations per second, at full clock, of tensor cores or tile registers that have the type."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
     if isinstance(op, Dataflow):
         products = {node.operator.dtype for _, node in op.nodes if isinstance(node, Contract)}
         return max(flops, *(rate for dtype, rate in hardware.tensor_peak if dtype in products), 0.0)
-    if not isinstance(op, Operator) or len(tensor_core_choices(op, hardware)) == 1:
-        return flops
-    return max(flops, dict(hardware.tensor_peak)[op.dtype])
+    in_tiles = hardware.kind == "cpu" and isinstance(op, Operator) and is_product(op)
+    if in_tiles or (isinstance(op, Operator) and len(tensor_core_choices(op, hardware)) > 1):
+        return max(flops, dict(hardware.tensor_peak).get(op.dtype, 0.0))
+    return flops
 
 
 def resident_bandwidth(op: Computation, hardware: Hardware) -> float:
