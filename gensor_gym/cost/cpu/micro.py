@@ -55,6 +55,8 @@ MAX_UNROLLED = 512
 LOADS_PER_CYCLE = 2.0
 WIDENED = 2.0
 """Number of instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
+ALL_REGISTERS, SPILLED = 31, 4.0
+"""Vectors that registers of AVX-512 hold beside one scalar, and our estimate of how many times as long spilled sums take."""
 FMA_CHAIN = 4.0
 """Cycles from one multiply-add to the next that depends on it (Skylake to Zen 5)."""
 
@@ -256,6 +258,8 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     overhead = floats[LOOP_OVERHEAD] / unrolled
     width = floats[DECODE_GROUPS] if group >= 0 else floats[DECODE]
     issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / width)
+    if rows * vectors + vectors > ALL_REGISTERS:  # legal because of tile registers, which these products do not use
+        return SPILLED * fma, SPILLED * issue
     return fma, issue
 
 

@@ -105,10 +105,12 @@ from gensor_gym.graph.tables.tables import (
 )
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.bodies import BODIES
-from gensor_gym.operators.traits import is_convolution, weights
+from gensor_gym.operators.traits import is_convolution, is_product, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 NUM_INTS = ALLOWED + NUM_ACTIONS
+ROWS_OF_TILES = 4 * 16 + 2 + 1
+"""Vectors of a register tile where a CPU multiplies in tile registers: four tiles of sums, and those that vectors would read."""
 _GROUPED = {"int8": 4, "bfloat16": 2}
 
 
@@ -127,7 +129,7 @@ def make_tables(
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
     _fill_matrix(ints, op, hardware)
-    _fill_hardware(ints, hardware)
+    _fill_hardware(ints, op, hardware)
     ints[ALLOWED : ALLOWED + NUM_ACTIONS] = space_actions(space)
     usable = [knob.usable(op, hardware) for knob in KNOBS]
     bits = [sum(1 << knob.values.index(v) for v in values) for knob, values in zip(KNOBS, usable, strict=True)]
@@ -237,7 +239,7 @@ def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], ext
         ints[STRIDE + t * MAX_AXES + slot] = stride
 
 
-def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
+def _fill_hardware(ints: np.ndarray, op: Operator, hw: Hardware) -> None:
     names = {level.name: level.capacity for level in hw.memory}
     ints[UNITS : UNITS + 8] = (
         hw.units, hw.lanes, hw.warp, hw.threads_per_block, hw.threads_per_unit, hw.blocks_per_unit,
@@ -246,7 +248,8 @@ def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
     shared = names.get("shared", 0)
     ints[SHARED_BLOCK : BANKS + 1] = (hw.shared_per_block, shared, hw.shared_granularity, hw.shared_reserved, hw.banks)
     l2 = names["l2"]
-    ints[VECTOR_REGS] = hw.vector_registers
+    in_tiles = hw.kind == "cpu" and op.dtype in dict(hw.tensor_peak) and is_product(op)
+    ints[VECTOR_REGS] = ROWS_OF_TILES if in_tiles else hw.vector_registers
     ints[L1_BYTES : L3_BYTES + 1] = (names.get("l1", shared), l2, names.get("l3", 0))
 
 
