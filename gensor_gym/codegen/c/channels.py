@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gensor_gym.codegen.c.amx import blocks
 from gensor_gym.codegen.c.group import GROUP
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import pairs
@@ -65,7 +66,7 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 def helper_text(plan: LoopPlan) -> str:
     """Return the text of C helpers that pack rows of pixels and panels of filters."""
     if not plan.groups_bytes:
-        return pairs.INTERLEAVE + pairs.CHANNELS
+        return (pairs.INTERLEAVE + pairs.PIXELS if plan.step_of_group == plan.group_size else blocks.PIXELS) + pairs.FILTERS
     return interleave_text() + _TEXT.replace("{pad}", str(int(plan.op.pad_value) ^ -128))
 
 
@@ -78,8 +79,8 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    rows = _channels_left(outer[channel].rows, f"i{channel}", plan.group_size)
-    with lines.blocks([loop(n, run, plan.group_size if n == channel else 1) for n, run in enumerate(outer)]):
+    rows = _channels_left(outer[channel].rows, f"i{channel}", plan.step_of_group)
+    with lines.blocks([loop(n, run, plan.step_of_group if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
         lines.add(call)

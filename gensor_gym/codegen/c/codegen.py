@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gensor_gym.codegen.c import channels
 from gensor_gym.codegen.c.amx.steps import shapes
-from gensor_gym.codegen.c.amx.text import HELPERS as TILES
+from gensor_gym.codegen.c.amx.text import helper_text as tile_helpers
 from gensor_gym.codegen.c.layout.operands import C_TYPES, Operand
 from gensor_gym.codegen.c.loops import register_tiles
 from gensor_gym.codegen.c.micro.ahead import asks_by_turns, turns
@@ -51,7 +51,7 @@ _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) 
 _HEADERS = {
     "math": r"\b(expf|expm1f|tanhf|erff|erfcf|lgammaf|fmodf|logf|log1pf|sinf|cosf|atanf|rintf|INFINITY)\b",
     "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
-    "string": r"\bmemcpy\b",
+    "string": r"\bmem(cpy|set)\b",
 }  # fmt: skip
 """C header -> pattern of the words in a source that need it. A superfluous header adds a tenth to the compile time."""
 _UNROLL = """#ifdef __clang__
@@ -88,7 +88,7 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
-    copy += [*_group_helpers(plan), *([TILES, shapes(plan)] if shapes(plan) else [])]
+    copy += [*_group_helpers(plan), *([tile_helpers(plan.op.dtype), shapes(plan)] if plan.tiling else [])]
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     computed = rows.computation if rows else program.operator
     title = f"/* {computed} on {program.hardware.name}. */\n"
@@ -204,8 +204,7 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
     lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
     with lines.block("static void run_task(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;", "struct task t;")
-        in_tiles = bool(shapes(plan))
-        lines.add(*(["if (has_tiles) tile_shapes(shapes_of_tiles);"] if in_tiles else []))
+        lines.add(*(["tile_shape(shapes_of_tiles);"] if plan.tiling else []))
         _buffers(lines, plan)
         _place_task(lines, plan)
         chunked, blocks = plan.splits > 1, plan.reduce_blocks
@@ -220,7 +219,7 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
             lines.add(f"const long first_block = {first}, end_block = {last};")
             with lines.block("for (long block = first_block; block < end_block; block++)"):
                 _reduce_block(lines, plan, kinds)
-        lines.add(*(["if (has_tiles) tile_release();"] if in_tiles else []))
+        lines.add(*(["tile_release();"] if plan.tiling else []))
         if rows and at_end(plan):
             task_lines(lines, plan)
     return str(lines)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gensor_gym.codegen.c.amx.tiling import Tiling, tiling
 from gensor_gym.codegen.c.fuse import Shift, fuse
 from gensor_gym.codegen.c.group import GROUP, GROUPS, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.layout import copies
@@ -72,6 +73,16 @@ class LoopPlan:
         One operand is then unsigned, and sums have an excess (`c/micro/dot.py`).
         """
         return self.group_size == GROUP
+
+    @cached_property
+    def tiling(self) -> Tiling | None:
+        """Division of whole register tiles among tile registers (`c/amx`); None if products are computed in vectors."""
+        return tiling(self.op, self.program.hardware, self.tiles[0], self.vector, self.group, self.groups_channels)
+
+    @property
+    def step_of_group(self) -> int:
+        """Number of adjacent channels in a packed image, and of elements of the reduction that packing does not cut."""
+        return self.tiling.step if self.tiling and self.groups_channels else self.group_size
 
     @property
     def has_starts(self) -> bool:
@@ -185,7 +196,7 @@ def make_plan(program: Program) -> LoopPlan:
     size = GROUPS[op.dtype] if group >= 0 else 1
     whole = [op.frozen and group < 0 and serves_all(op, read, program.tiles[2]) for read in op.reads]
     blockwise = any(pack and not one for pack, one in zip(packs, whole, strict=False))
-    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]), blockwise)
+    tiles, splits, block = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]), blockwise)
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
 
@@ -193,7 +204,7 @@ def make_plan(program: Program) -> LoopPlan:
         if shift is not None and read is op.reads[0]:
             return copies.shifted(op, tiles, read, name, shift)
         if pack:
-            return copies.packed(program, tiles, vector, group, read, name)
+            return copies.packed(program, tiles, vector, group, read, name, block if read is op.reads[0] else size)
         plain = _plain(op, vector, read, name)
         return replace(plain, lane_stride=size) if group == vector else plain
 
@@ -230,8 +241,8 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
 
 def _effective_tiles(
     program: Program, vector: int, group: int, packed: bool, blockwise: bool
-) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Return the tile sizes that the C code uses, and the number of parts of a split reduction.
+) -> tuple[tuple[tuple[int, ...], ...], int, int]:
+    """Return the tile sizes that the C code uses, the number of parts of a split reduction, and `LoopPlan.step_of_group`.
 
     The sizes are clipped to the extents.
 
@@ -241,8 +252,12 @@ def _effective_tiles(
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
+    block = 1
     if group >= 0:
-        size = GROUPS[op.dtype]
+        size = block = GROUPS[op.dtype]
+        channels = not op.reads[0].coefficients[-1][group]
+        in_tiles = tiling(op, program.hardware, tuple(c[0] for c in columns), vector, group, channels)
+        size, block = (in_tiles.step, in_tiles.step if channels else size) if in_tiles else (size, block)
         columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group], size)
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
@@ -252,12 +267,12 @@ def _effective_tiles(
     if rounded:
         _merge_blocks(op, register, task, 1)
         if group >= 0:
-            task[group] = round_up(task[group], GROUPS[op.dtype])
+            task[group] = round_up(task[group], max(block, GROUPS[op.dtype]))
     if rounded or all(l1[a] == register[a] for a in op.spatial):
         for a in op.reduce:
             l1[a] = task[a]
     blocks = _blocks(op, task)
-    return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks)
+    return (tuple(register), tuple(l1), tuple(task)), min(splits, blocks), block
 
 
 def _blocks(op: Operator, task: list[int]) -> int:

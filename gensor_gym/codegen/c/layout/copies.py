@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gensor_gym.codegen.c.fuse import Shift, copy_limit
-from gensor_gym.codegen.c.group import GROUP, GROUPS, group_dimension
+from gensor_gym.codegen.c.group import GROUP, group_dimension
 from gensor_gym.codegen.c.layout.operands import Operand, Packing
 from gensor_gym.codegen.c.text import ceil_div, round_up
 from gensor_gym.codegen.program import Program
@@ -35,25 +35,25 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 
 
 def packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
+    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str, block: int
 ) -> Operand:
-    """Return a packed operand.
+    """Return a packed operand. `block` is the number of adjacent elements along the axis `group`.
 
     All tasks share one copy if it can serve them and is not too large; else each task packs a copy.
     Constant weights are packed once for all calls, so their copy may have any size.
     """
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
-        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, GROUPS.get(op.dtype, 1))
-        found = _copied(tiles[0][vector], whole, vector, group, access, name)
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, block)
+        found = _copied(tiles[0][vector], whole, vector, group, access, name, block)
         assert found.packing is not None
         fits = found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware)
         if fits or (op.frozen and access is weights(op)):
             return replace(found, packing=replace(found.packing, shared=True))
-    return _copied(tiles[0][vector], task, vector, group, access, name)
+    return _copied(tiles[0][vector], task, vector, group, access, name, block)
 
 
-def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
+def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str, block: int) -> Operand:
     """Return an operand that is packed for one tile of sizes `task`.
 
     It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
@@ -61,7 +61,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
     of groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
-    size_of_group = GROUPS[access.tensor.dtype] if group >= 0 else 1
+    size_of_group = block if group >= 0 else 1
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
     grouped = group_dimension(access, group) if group >= 0 else len(shape)

@@ -5,7 +5,7 @@ An interior variant has no guards, edge variants guard their accesses.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.amx.steps import products, tiling
+from gensor_gym.codegen.c.amx.steps import products
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
@@ -75,8 +75,9 @@ def micro_kernel(kind: Variant) -> str:
             at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
             if not at_once:
                 _start(lines, reader)
-            if (found := tiling(plan)) is not None:
-                _rest(lines, reader, products(lines, reader, found))
+            if plan.tiling is not None:
+                products(lines, reader, plan.tiling)
+                _rest(lines, reader)
             else:
                 _reduction(lines, reader, order, unrolls)
         if plan.shift is not None:
@@ -170,9 +171,13 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
         _reduction(lines, reader, inner, unrolls)
 
 
-def _rest(lines: Lines, reader: Reader, name: str) -> None:
-    """Write the groups of the reduction from the index `name` on, which tile registers have left, in vectors."""
+def _rest(lines: Lines, reader: Reader) -> None:
+    """Write in vectors what steps in tile registers leave of the reduction; nothing if its length is a multiple of theirs."""
     plan, (_, end) = reader.plan, bounds(reader.plan, reader.plan.group)
+    assert plan.tiling is not None
+    if plan.op.extents[plan.group] % plan.tiling.step == 0:
+        return
+    name = plan.axes[plan.group]
     with lines.block(f"for (; {name} + {plan.group_size} <= {end}; {name} += {plan.group_size})"):
         c_dot.step(lines, reader, False)
     if plan.op.extents[plan.group] % plan.group_size:

@@ -99,7 +99,7 @@ static inline long interleave(const uint16_t *even, const uint16_t *odd, uint16_
 }
 
 """
-CHANNELS = """/* A line of pixels: packed[2 * i + r] = line[r * stride + low + i] for i < count; zeros where low + i is not in
+PIXELS = """/* A line of pixels: packed[2 * i + r] = line[r * stride + low + i] for i < count; zeros where low + i is not in
  * 0..size-1 or r not below rows. */
 static inline void pack_pixels(const uint16_t *line, long stride, long rows, long low, long size, uint16_t *packed,
                                long count) {
@@ -115,7 +115,8 @@ static inline void pack_pixels(const uint16_t *line, long stride, long rows, lon
     for (i = 2 * end; i < 2 * count; i++) packed[i] = 0;
 }
 
-/* A panel of `width` filters: the pairs of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
+"""
+FILTERS = """/* A panel of `width` filters: the pairs of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
 static inline __attribute__((always_inline)) void pack_filters(const uint16_t *source, long filter, long columns, long channel,
                                                                long channels, long taps, uint16_t *packed, long width,
                                                                long pitch) {

@@ -1,0 +1,58 @@
+"""C text that packs an image of 16-bit floats so that 32 channels of a pixel are adjacent: a row of a tile register."""
+
+from __future__ import annotations
+
+_STEPS = ((0, 8, 1, 9, 2, 10, 3, 11), (4, 12, 5, 13, 6, 14, 7, 15))
+"""Lanes of two vectors of eight that follow one another in turn, from the lower halves and from the upper ones."""
+
+
+def _turned() -> str:
+    """Return C lines that turn eight vectors a0 .. a7 of eight into c0 .. c7, by three rounds of interleaving."""
+    lines, names = [], [f"a{i}" for i in range(8)]
+    for number, letter in enumerate("xyc"):
+        made = []
+        for i in range(4):
+            for lanes in _STEPS:
+                made.append(name := f"{letter}{len(made)}")
+                shuffled = f"__builtin_shufflevector({names[i]}, {names[i + 4]}, {', '.join(map(str, lanes))})"
+                lines.append(f"    const eight {name} = {shuffled};")
+        names = made
+        assert number < 3
+    return "\n".join(lines)
+
+
+PIXELS = """typedef uint16_t eight __attribute__((vector_size(16), aligned(2), may_alias));
+
+/* packed[32 * i + r] = line[r * stride + i] for r and i < 8. */
+static inline void turn_eight(const uint16_t *line, long stride, uint16_t *packed) {
+{loads}
+{turned}
+{stores}
+}
+
+/* A line of pixels: packed[32 * i + r] = line[r * stride + low + i] for r < 32 and i < count; zeros where low + i is not in
+ * 0..size-1. */
+static inline void pack_pixels(const uint16_t *line, long stride, long rows, long low, long size, uint16_t *packed,
+                               long count) {
+    const long begin = least(most(-low, 0), count), end = least(most(size - low, begin), count);
+    memset(packed, 0, (unsigned long)(64 * begin));
+    memset(packed + 32 * end, 0, (unsigned long)(64 * (count - end)));
+    for (long at = begin; at < end; at += 8) {
+        const long i = end - begin < 8 ? at : least(at, end - 8);
+        for (long r = 0; r < rows; r += 8) {
+            const uint16_t *const first = line + r * stride + low + i;
+            if (i + 8 <= end)
+                turn_eight(first, stride, packed + 32 * i + r);
+            else
+                for (long x = 0; x < 8 * (end - i); x++) packed[32 * (i + x / 8) + r + x % 8] = first[x % 8 * stride + x / 8];
+        }
+    }
+}
+
+"""
+for _key, _text in {
+    "loads": "\n".join(f"    const eight a{i} = *(const eight *)(line + {i} * stride);" for i in range(8)),
+    "turned": _turned(),
+    "stores": "\n".join(f"    *(eight *)(packed + 32 * {i}) = c{i};" for i in range(8)),
+}.items():
+    PIXELS = PIXELS.replace("{" + _key + "}", _text)
