@@ -136,9 +136,10 @@ def _slice(piece: LoopPlan, read: Operand) -> Operand:
 
 def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
     axis = _cut_axis(plan, read)
-    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group, plan.group_size))
+    tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group, plan.step_of_group))
     if axis is not None:
-        unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else plan.step(axis)
+        inner = plan.step_of_group if axis == plan.group else plan.step(axis)
+        unit = plan.tiles[0][axis] if axis in plan.op.spatial or axis == plan.vector else inner
         tiles[axis] = round_up(ceil_div(tiles[axis], ITEMS), unit)
     return replace(plan, tiles=(*plan.tiles[:2], tuple(tiles)))
 
