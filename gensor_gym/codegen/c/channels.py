@@ -13,13 +13,14 @@ from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
 from gensor_gym.codegen.c.text import Lines, add, linear
 
-_TEXT = f"""/* The bytes p[r * stride] for r < rows, then zeros. */
-static inline __attribute__((always_inline)) int32_t word_of(const int8_t *p, long stride, long rows) {{
+_WORD = """/* The bytes p[r * stride] for r < rows, then zeros. */
+static inline __attribute__((always_inline)) int32_t word_of(const int8_t *p, long stride, long rows) {
     const uint32_t a = (uint8_t)p[0], b = rows > 1 ? (uint8_t)p[stride] : 0, c = rows > 2 ? (uint8_t)p[2 * stride] : 0;
     return (int32_t)(a | b << 8 | c << 16 | (rows > 3 ? (uint32_t)(uint8_t)p[3 * stride] << 24 : 0));
-}}
+}
 
-/* Pixels i to end - 1 of a line of four channels, `count` at a time; the last ones begin earlier. No pixels of shorter lines. */
+"""
+_PIXELS = f"""/* Pixels i to end - 1 of a line of four channels, `count` at a time; the last ones begin earlier. No pixels of shorter lines. */
 static inline __attribute__((always_inline)) long pack_run(const int8_t *const *channels, long i, long begin, long end,
                                                            unsigned long count, int8_t *packed) {{
     if (end - begin < (long)count) return i;
@@ -46,7 +47,8 @@ static inline void pack_pixels(const int8_t *line, long stride, long rows, long 
     for (i = {GROUP} * end; i < {GROUP} * count; i++) packed[i] = {{pad}};
 }}
 
-/* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
+"""
+_FILTERS = f"""/* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
 static inline __attribute__((always_inline)) void pack_filters(const int8_t *source, long filter, long columns, long channel,
                                                                long channels, long taps, int8_t *packed, long width,
                                                                long pitch) {{
@@ -65,9 +67,11 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 
 def helper_text(plan: LoopPlan) -> str:
     """Return the text of C helpers that pack rows of pixels and panels of filters."""
+    in_blocks = plan.step_of_group > plan.group_size
     if not plan.groups_bytes:
-        return (pairs.INTERLEAVE + pairs.PIXELS if plan.step_of_group == plan.group_size else blocks.PIXELS) + pairs.FILTERS
-    return interleave_text() + _TEXT.replace("{pad}", str(int(plan.op.pad_value) ^ -128))
+        return (blocks.PIXELS if in_blocks else pairs.INTERLEAVE + pairs.PIXELS) + pairs.FILTERS
+    pixels = (blocks.BYTES if in_blocks else _PIXELS).replace("{pad}", str(int(plan.op.pad_value) ^ -128))
+    return interleave_text() + _WORD + pixels + _FILTERS
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:

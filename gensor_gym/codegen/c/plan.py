@@ -77,7 +77,8 @@ class LoopPlan:
     @cached_property
     def tiling(self) -> Tiling | None:
         """Division of whole register tiles among tile registers (`c/amx`); None if products are computed in vectors."""
-        return tiling(self.op, self.program.hardware, self.tiles[0], self.vector, self.group, self.groups_channels)
+        whole = self.groups_channels or (self.groups_bytes and self.reads[0].packing is None)
+        return tiling(self.op, self.program.hardware, self.tiles[0], self.vector, self.group, whole)
 
     @property
     def step_of_group(self) -> int:
@@ -256,7 +257,8 @@ def _effective_tiles(
     if group >= 0:
         size = block = GROUPS[op.dtype]
         channels = not op.reads[0].coefficients[-1][group]
-        in_tiles = tiling(op, program.hardware, tuple(c[0] for c in columns), vector, group, channels)
+        whole = channels or (size == GROUP and not program.knob("pack_a"))
+        in_tiles = tiling(op, program.hardware, tuple(c[0] for c in columns), vector, group, whole)
         size, block = (in_tiles.step, in_tiles.step if channels else size) if in_tiles else (size, block)
         columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group], size)
     register, l1, task = (list(level) for level in zip(*columns, strict=True))

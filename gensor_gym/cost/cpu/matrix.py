@@ -5,8 +5,8 @@ from __future__ import annotations
 from gensor_gym.cost.cpu.groups import group_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import rows_of
-from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, SPATIAL_SLOTS, TILE
-from gensor_gym.graph.tables.tables import CLOCK, EXTENT, FIRST_SPATIAL, GROUPED, LANES, MMA_PEAK, STRIDE, UNITS
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.tables import CLOCK, EXTENT, FIRST_SPATIAL, GROUPED, ITEM, LANES, MMA_PEAK, STRIDE, UNITS
 
 ROWS = 16
 """Rows of a tile register, and groups of the reduction that a step multiplies (`codegen.c.amx.steps`)."""
@@ -28,13 +28,16 @@ def is_in_tiles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             return False
     elif length < step or ints[STRIDE + group] != 1:
         return False
+    elif ints[ITEM] == 1 and row[PACK_A] == 0 and length % step != 0:
+        return False
     parts, last = 1, 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if axis != slot and row[TILE + axis] > 1:
             if ints[STRIDE + MAX_AXES + axis] != 0:
                 return False
             parts, last = parts * last, row[TILE + axis]
-    return parts * ((last + ROWS - 1) // ROWS) * (row[TILE + slot] // ints[LANES]) <= MOST_SUMS
+    pieces = (last + ROWS - 1) // ROWS
+    return parts * pieces * (row[TILE + slot] // ints[LANES]) <= MOST_SUMS and (pieces <= 2 or last % pieces == 0)
 
 
 @lean

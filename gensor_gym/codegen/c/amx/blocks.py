@@ -1,4 +1,4 @@
-"""C text that packs an image of 16-bit floats so that 32 channels of a pixel are adjacent: a row of a tile register."""
+"""C text that packs an image so that 64 bytes of a pixel's channels are adjacent, a row of a tile register."""
 
 from __future__ import annotations
 
@@ -56,3 +56,45 @@ for _key, _text in {
     "stores": "\n".join(f"    *(eight *)(packed + 32 * {i}) = c{i};" for i in range(8)),
 }.items():
     PIXELS = PIXELS.replace("{" + _key + "}", _text)
+BYTES = """typedef int32_t words4 __attribute__((vector_size(16), aligned(1), may_alias));
+
+/* packed[64 * i + r] = line[r * stride + i] and 128 more for r < 16 and i < count: 4, 8 or 16. */
+static inline __attribute__((always_inline)) void turn_bytes(const int8_t *line, long stride, unsigned long count,
+                                                             int8_t *packed) {
+    int8_t words[4][64];
+    for (long g = 0; g < 4; g++, line += 4 * stride)
+        interleave(line, line + stride, line + 2 * stride, line + 3 * stride, count, -128, words[g]);
+    for (unsigned long i = 0; i < count; i += 4, packed += 256) {
+        const words4 a = *(const words4 *)(words[0] + 4 * i), b = *(const words4 *)(words[1] + 4 * i);
+        const words4 c = *(const words4 *)(words[2] + 4 * i), d = *(const words4 *)(words[3] + 4 * i);
+        const words4 ac = __builtin_shufflevector(a, c, 0, 4, 1, 5), bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+        const words4 ca = __builtin_shufflevector(a, c, 2, 6, 3, 7), db = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+        *(words4 *)packed = __builtin_shufflevector(ac, bd, 0, 4, 1, 5);
+        *(words4 *)(packed + 64) = __builtin_shufflevector(ac, bd, 2, 6, 3, 7);
+        *(words4 *)(packed + 128) = __builtin_shufflevector(ca, db, 0, 4, 1, 5);
+        *(words4 *)(packed + 192) = __builtin_shufflevector(ca, db, 2, 6, 3, 7);
+    }
+}
+
+/* A line of pixels: packed[64 * i + r] = line[r * stride + low + i] and 128 more for r < 64 and i < count; the pad value and 128
+ * more where low + i is not in 0..size-1. */
+static inline void pack_pixels(const int8_t *line, long stride, long rows, long low, long size, int8_t *packed, long count) {
+    const long begin = least(most(-low, 0), count), end = least(most(size - low, begin), count), found = end - begin;
+    const long block = found >= 16 ? 16 : found >= 8 ? 8 : 4;
+    memset(packed, {pad}, (unsigned long)(64 * begin));
+    memset(packed + 64 * end, {pad}, (unsigned long)(64 * (count - end)));
+    for (long at = begin; at < end && found >= 4; at += block) {
+        const long i = least(at, end - block);
+        for (long r = 0; r < rows; r += 16) {
+            const int8_t *const first = line + r * stride + low + i;
+            int8_t *const target = packed + 64 * i + r;
+            if (block == 16) turn_bytes(first, stride, 16, target);
+            else if (block == 8) turn_bytes(first, stride, 8, target);
+            else turn_bytes(first, stride, 4, target);
+        }
+    }
+    for (long i = begin; i < end && found < 4; i++)
+        for (long r = 0; r < rows; r++) packed[64 * i + r] = line[r * stride + low + i] ^ -128;
+}
+
+"""

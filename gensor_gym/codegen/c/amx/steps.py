@@ -14,7 +14,6 @@ from gensor_gym.operators.types import ITEM_BYTES
 
 SCALARS, COLUMNS = (4, 5), (6, 7)
 """Numbers of the registers that hold rows of the scalar operand in turn, and columns of the other. Sums are in the first four."""
-_INSTRUCTION = {"bfloat16": '"tdpbf16ps"', "int8": '"tdpbusd"'}
 _ALIGNED = f"__attribute__((aligned({ROW_BYTES})))"
 
 
@@ -67,7 +66,8 @@ def products(lines: Lines, reader: Reader, found: Tiling) -> None:
         lines.add(f"tile_store({_sums(found, p, c)}, {place}, {4 * width});")
     for r in range(rows):
         for c, chunk in enumerate(plan.chunks):
-            lines.add(f"sum_{r}_{c} += load_{LANES}(&sums_of_tiles[{r}][{chunk.offset}]);")
+            found_sum = f"load_{LANES}(&sums_of_tiles[{r}][{chunk.offset}])"
+            lines.add(f"sum_{r}_{c} += {found_sum}{f' - start_0_{c}' if _is_signed(plan) else ''};")
 
 
 def _step(lines: Lines, reader: Reader, found: Tiling) -> None:
@@ -97,4 +97,11 @@ def _column(reader: Reader, c: int) -> str:
 
 
 def _dot(plan: LoopPlan, found: Tiling, p: int, c: int) -> str:
-    return f"tile_dot({_INSTRUCTION[plan.op.dtype]}, {_sums(found, p, c)}, {SCALARS[p % 2]}, {COLUMNS[c % 2]}, 0);"
+    """Return the C statement that multiplies part `p` of the rows with vector `c` of the columns."""
+    name = "tdpbf16ps" if not plan.groups_bytes else "tdpbssd" if _is_signed(plan) else "tdpbusd"
+    return f'tile_dot("{name}", {_sums(found, p, c)}, {SCALARS[p % 2]}, {COLUMNS[c % 2]}, {int(_is_signed(plan))});'
+
+
+def _is_signed(plan: LoopPlan) -> bool:
+    """Return whether bytes of the scalar operand are signed, since they are not packed; sums then have no excess."""
+    return plan.groups_bytes and plan.reads[0].packing is None

@@ -26,17 +26,17 @@ class Tiling:
     """Elements of the reduction that a tile holds."""
 
 
-def tiling(op: Operator, hardware: Hardware, register: tuple[int, ...], vector: int, group: int, channels: bool) -> Tiling | None:
+def tiling(op: Operator, hardware: Hardware, register: tuple[int, ...], vector: int, group: int, whole: bool) -> Tiling | None:
     """Return how register tiles of sizes `register` [A] are multiplied in tile registers; None if they are not.
 
-    All rows must multiply the same columns. `group` is the reduction axis whose elements are multiplied in groups, `channels`
-    says whether packing makes channels adjacent. Then tiles have no rests along channels and lanes.
+    All rows must multiply the same columns. `group` is the reduction axis whose elements are multiplied in groups. If `whole`,
+    tiles must have no rests along it and along the lanes.
     """
     width, step = register[vector], ROW_BYTES // ITEM_BYTES[op.dtype]
     if group in (-1, vector) or op.dtype not in dict(hardware.tensor_peak) or hardware.lanes != LANES or width % LANES:
         return None
     rest = op.extents[group] % step or op.extents[vector] % LANES
-    if op.extents[group] < step or (channels and rest):
+    if op.extents[group] < step or (whole and rest):
         return None
     axes = [a for a in op.spatial if a != vector and register[a] > 1]
     if any(row[a] for row in op.reads[1].coefficients for a in axes):
@@ -44,7 +44,7 @@ def tiling(op: Operator, hardware: Hardware, register: tuple[int, ...], vector: 
     size = register[axes[-1]] if axes else 1
     outer, pieces = math.prod(register[a] for a in axes) // size, ceil_div(size, ROWS)
     longest = ceil_div(size, pieces)
-    if outer * pieces * (width // LANES) > MOST_SUMS:
-        return None
+    if outer * pieces * (width // LANES) > MOST_SUMS or (pieces > 2 and size % pieces):
+        return None  # two registers hold the rows of the parts in turn, so every other part has equally many
     starts = [(size * o + begin, min(longest, size - begin)) for o in range(outer) for begin in range(0, size, longest)]
     return Tiling(tuple(starts), axes[-1] if axes else -1, step)
