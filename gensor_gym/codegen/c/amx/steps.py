@@ -7,6 +7,7 @@ a matrix product is computed in vectors.
 from __future__ import annotations
 
 from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES, ROWS, Tiling
+from gensor_gym.codegen.c.micro.ahead import ask_ahead
 from gensor_gym.codegen.c.operand import SCALAR, Reader, bounds
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, add
@@ -48,19 +49,7 @@ def products(lines: Lines, reader: Reader, found: Tiling) -> None:
     if reader.edge:
         lines.add(f"{plan.reads[0].c_type} rows_of_tiles[{rows}][{found.step}] {_ALIGNED};")
     lines.add(*(f"tile_zero({_sums(found, *key)});" for key in numbers))
-    heads = []
-    for axis in plan.op.reduce:
-        name, (begin, end) = plan.axes[axis], bounds(plan, axis)
-        if axis == plan.group and not plan.groups_channels:
-            lines.add(f"long {name} = {begin};")
-            heads.append(f"for (; {name} + {found.step} <= {end}; {name} += {found.step})")
-        elif plan.op.extents[axis] == 1:
-            lines.add(f"const long {name} = 0;")
-        else:
-            step = f" += {found.step}" if axis == plan.group else "++"
-            heads.append(f"for (long {name} = {begin}; {name} < {end}; {name}{step})")
-    with lines.blocks(heads):
-        _step(lines, reader, found)
+    _loops(lines, reader, found, list(plan.op.reduce))
     for p, c in numbers:
         place = f"&sums_of_tiles[{found.parts[p][0]}][{LANES * c}]"
         lines.add(f"tile_store({_sums(found, p, c)}, {place}, {4 * width});")
@@ -68,6 +57,26 @@ def products(lines: Lines, reader: Reader, found: Tiling) -> None:
         for c, chunk in enumerate(plan.chunks):
             found_sum = f"load_{LANES}(&sums_of_tiles[{r}][{chunk.offset}])"
             lines.add(f"sum_{r}_{c} += {found_sum}{f' - start_0_{c}' if _is_signed(plan) else ''};")
+
+
+def _loops(lines: Lines, reader: Reader, found: Tiling, axes: list[int]) -> None:
+    plan = reader.plan
+    if not axes:
+        _step(lines, reader, found)
+        return
+    axis, *inner = axes
+    name, (begin, end) = plan.axes[axis], bounds(plan, axis)
+    if plan.op.extents[axis] == 1:
+        lines.add(f"const long {name} = 0;")
+        _loops(lines, reader, found, inner)
+        return
+    head = f"for (long {name} = {begin}; {name} < {end}; {name}{f' += {found.step}' if axis == plan.group else '++'})"
+    if axis == plan.group and not plan.groups_channels:
+        lines.add(f"long {name} = {begin};")
+        head = f"for (; {name} + {found.step} <= {end}; {name} += {found.step})"
+    with lines.block(head):
+        ask_ahead(lines, reader, axis)
+        _loops(lines, reader, found, inner)
 
 
 def _step(lines: Lines, reader: Reader, found: Tiling) -> None:

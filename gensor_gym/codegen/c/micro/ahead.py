@@ -57,6 +57,8 @@ class Ahead:
     tiles: int
     hint: str
     """C text of further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
+    size: int = 1
+    """Elements of the reduction in a step: more than one in tile registers."""
 
 
 def turns(plan: LoopPlan) -> int:
@@ -86,9 +88,11 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     if found is None:
         return
     operand, item = found.operand, ITEM_BYTES[found.operand.access.tensor.dtype]
-    width, stride = plan.tiles[0][plan.vector], operand.strides[axis]
+    width, stride = plan.tiles[0][plan.vector], operand.strides[axis] * found.size
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
     steps, step = (end, name) if begin == "0" else (f"({end} - {begin})", f"({name} - {begin})")
+    if found.size > 1:
+        steps, step = f"({steps} / {found.size})", f"{step} / {found.size}"
     share = f"(({_number(plan)}) * {steps} + {step}) * {found.lines} / {found.tiles}"
     for more in range(ceil_div(found.lines, found.tiles)):
         line = f"ahead_{more}"
@@ -96,7 +100,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
         # The last element of each line: in an unaligned array, the first one may be in a line that was read before.
         apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
         place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
-        start = linear([(1, operand.name), (stride, begin)], operand.strides[plan.vector] * width + LINE // item - 1)
+        start = linear([(1, operand.name), (operand.strides[axis], begin)], operand.strides[plan.vector] * width + LINE // item - 1)
         lines.add(f"__builtin_prefetch({start} + {place}{found.hint});")
 
 
@@ -134,8 +138,11 @@ def _pixels(plan: LoopPlan, axis: int, read: Operand) -> list[int]:
 
 def _prefetches(plan: LoopPlan, axis: int) -> Ahead | None:
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
-    if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
+    in_vectors = plan.tiling is None and (plan.group >= 0 or plan.program.knob("prefetch"))
+    if axis != first or in_vectors or not _lanes_stay(plan):
         return None
+    if plan.tiling:
+        return _panels(plan, axis, plan.reads[1], plan.tiling.step)
     return next(filter(None, (_panels(plan, axis, read) or _image(plan, axis, read) for read in plan.reads)), None)
 
 
@@ -164,7 +171,7 @@ def _sharing(plan: LoopPlan) -> int:
     return turns(plan) * math.prod(_tile_count(plan, a) for a in _rows(plan))
 
 
-def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
+def _panels(plan: LoopPlan, axis: int, read: Operand, size: int = 1) -> Ahead | None:
     """Return the prefetches of weights that are packed in panels, or None.
 
     They are useful if two panels fit in L2 but all weights take much of it.
@@ -175,11 +182,11 @@ def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
     if any(bounds(plan, a) != ("0", str(plan.op.extents[a])) for a in inner):
         return None
     item, caches = ITEM_BYTES[read.access.tensor.dtype], _caches(plan)
-    step, steps = read.strides[axis] * item, min(plan.tiles[1][axis], plan.op.extents[axis])
+    step, steps = read.strides[axis] * item * size, min(plan.tiles[1][axis], plan.op.extents[axis]) // size
     tiles, far = _sharing(plan), read.packing.size * item > caches["l2"] // (8 if plan.op.frozen else 2)
     if not far or step % LINE or steps * step > caches["l2"] // 2 or not 2 <= tiles <= MANY_TILES:
         return None
-    return Ahead(read, axis, step // LINE, tiles, "" if steps * step <= caches["l1"] // 2 else ", 0, 2")
+    return Ahead(read, axis, step // LINE, tiles, "" if steps * step <= caches["l1"] // 2 else ", 0, 2", size)
 
 
 def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
