@@ -129,13 +129,14 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
         "peak": f"float32 {origin}: register-resident multiply-adds, all cores at once; float16 at its rate (converted, then "
         f"accumulated in float32), bfloat16 {'derived: x2 by vdpbf16ps' if _PAIRS in info.flags else 'too'}; int8 derived: x4 "
         "with dot-product instructions, x2 without",
-        "tensor_peak": "derived from the clock: products in tile registers (AMX)",
         "launch_overhead": "estimate of one fork and join (several cores) or one call (one core)",
         "memory.register.capacity": "follows from the vector unit",
         "memory.register.bandwidth": "derived from the float32 peak: three operands a multiply-add",
         "memory.dram.capacity": "sysconf",
         "memory.dram.latency": "estimate, not measured",
     }
+    if any(flag in info.flags for flag, _ in _TILES.values()):
+        source["tensor_peak"] = "derived from the clock: products in tile registers (AMX)"
     for number, (name, known) in enumerate(zip(("l1", "l2", "l3"), info.described, strict=True)):
         source[f"memory.{name}.capacity"] = "sysfs" if known else f"assumed {info.caches[number]} bytes, not described"
     for name in ("l1", "l2", "l3", "dram"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from gensor_gym import ConstructionGraph, hardware
+from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.program import lower
 from gensor_gym.cost.cpu.groups import group_of
+from gensor_gym.cost.cpu.matrix import is_in_tiles
 from gensor_gym.cost.cpu.tiles import fill_effective
+from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import VECTOR_SLOT
@@ -101,3 +105,49 @@ def test_the_model_groups_what_the_generator_groups(text: str) -> None:
 def test_groups_of_four_take_less_time_than_float32(text: str, tile: str, knobs: str) -> None:
     plain, grouped = _latency(text.format(""), tile, knobs), _latency(text.format(', dtype="int8"'), tile, knobs)
     assert grouped < 0.6 * plain
+
+
+TILED = (
+    'gemm(m=80, n=96, k=200, dtype="bfloat16")',
+    'conv2d(n=1, c=64, h=9, w=10, k=48, r=3, s=3, padding=1, dtype="bfloat16")',
+    'gemm(m=40, n=96, k=192, dtype="int8")',
+    'batched_gemm(b=3, m=37, n=64, k=96, dtype="bfloat16")',
+    'conv2d(n=2, c=128, h=4, w=15, k=32, r=1, s=1, dtype="int8")',
+)
+
+
+@pytest.mark.parametrize("text", thorough_but((*GROUPED, *TILED), TILED[1], TILED[2]))
+def test_the_model_puts_in_tiles_what_the_generator_puts_in_tiles(text: str) -> None:
+    """Random schedules, with knobs that make groups likely; a machine without tile registers has the same legal schedules."""
+    plain = hardware.get("cascade_lake")
+    machine = dataclasses.replace(plain, tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
+    graph, rng, found = ConstructionGraph(text, machine, "extended"), np.random.default_rng(0), set()
+    ints, floats = graph.tables.ints, graph.tables.floats
+    for _ in range(300):
+        row = graph.random_schedule(rng).row.copy()
+        row[[PACK_A, PACK_B]] = rng.integers(2), 1
+        if graph.operator.name == "conv2d":
+            row[[CONVOLUTION, PACK_A]] = 1
+        if not graph.fits(row[None])[0]:
+            continue
+        effective, slot = np.zeros_like(row), ints[VECTOR_SLOT + row[CONVOLUTION]]
+        fill_effective(row, slot, ints, effective)
+        in_tiles = make_plan(lower(graph.operator, Schedule(row), machine)).tiling is not None
+        assert is_in_tiles(effective, slot, ints, floats) == in_tiles, str(Schedule(row))
+        found.add(in_tiles)
+        assert make_plan(lower(graph.operator, Schedule(row), plain)).tiling is None
+    assert True in found or text not in TILED
+
+
+def test_tiles_take_less_time_and_lower_the_floor() -> None:
+    op = operators.gemm(128, 768, 768, dtype="bfloat16")
+    plain = hardware.get("cascade_lake")
+    machine = dataclasses.replace(plain, tensor_peak=(("bfloat16", 30.0 * plain.peak_of("bfloat16")),))
+    level = "1x1x1x16x32x1x1x1 1x1x1x128x32x768x1x1 1x1x1x128x768x768x1x1 1x1x1x128x768x768x1x1"
+    schedule = Schedule.parse(f"tile[{level}] vthread[1x1x1x1x1x1x1x1] level=2 pack_b=1")
+    tiled, vectors = (ConstructionGraph(op, one, "extended").terms(schedule)["arithmetic"] for one in (machine, plain))
+    assert tiled < vectors / 20
+    assert roofline_floor(op, machine) < 0.1 * roofline_floor(op, plain)
+    spilling = schedule.row.copy()
+    spilling[PACK_B] = 0
+    assert ConstructionGraph(op, machine, "extended").terms(Schedule(spilling))["arithmetic"] > vectors

@@ -212,6 +212,8 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     pairs = "avx512_bf16" in info.flags
     assert hw.peak_of("bfloat16") == FIGURES["float32"] * (2 if pairs else 1)
     assert ("vdpbf16ps" in hw.source["peak"]) == pairs and hw.peak_of("float16") == FIGURES["float32"]
+    tiles = {"bfloat16", "int8"} if {"amx_bf16", "amx_int8"} <= info.flags else set()
+    assert set(dict(hw.tensor_peak)) == tiles and ("tensor_peak" in hw.source) == bool(tiles)
     assert hardware.get("host") == hw
     assert from_json(to_json(hw)) == hw and "streamed" not in to_json(hardware.get("cascade_lake"))
 
@@ -221,6 +223,14 @@ def test_what_is_stored_past_the_caches_is_no_faster_than_reading_and_storing_ap
     figures = FIGURES | {"l3": 4e10, "l3_streamed": 1e10, "l3_past": alone}
     hw = host.build(cpuinfo.cpu_info(), figures, "measured")
     assert hw.level("l3").streamed == pytest.approx(expected)
+
+
+def test_tile_registers_are_found_by_the_flags() -> None:
+    """16 clocks for 16 x 16 sums of 64 bytes each."""
+    info = replace(cpuinfo.cpu_info(), cores=2, flags=frozenset({"amx_tile", "amx_bf16", "amx_int8"}))
+    hw = host.build(info, FIGURES, "measured")
+    assert dict(hw.tensor_peak) == {"bfloat16": 2 * FIGURES["clock"] * 1024, "int8": 2 * FIGURES["clock"] * 2048}
+    assert host.build(replace(info, flags=frozenset({"amx_tile"})), FIGURES, "measured").tensor_peak == ()
 
 
 def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ static inline __attribute__((always_inline)) int32_t word_of(const int8_t *p, lo
 }
 
 """
-_PIXELS = f"""/* Pixels i to end - 1 of a line of four channels, `count` at a time; the last ones begin earlier. No pixels of shorter lines. */
+_PIXELS = f"""\
+/* Pixels i to end - 1 of a line of four channels, `count` at a time; the last ones begin earlier. No pixels of shorter lines. */
 static inline __attribute__((always_inline)) long pack_run(const int8_t *const *channels, long i, long begin, long end,
                                                            unsigned long count, int8_t *packed) {{
     if (end - begin < (long)count) return i;
@@ -48,7 +49,8 @@ static inline void pack_pixels(const int8_t *line, long stride, long rows, long 
 }}
 
 """
-_FILTERS = f"""/* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
+_FILTERS = f"""\
+/* A panel of `width` filters: the words of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
 static inline __attribute__((always_inline)) void pack_filters(const int8_t *source, long filter, long columns, long channel,
                                                                long channels, long taps, int8_t *packed, long width,
                                                                long pitch) {{

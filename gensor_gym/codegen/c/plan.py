@@ -76,9 +76,14 @@ class LoopPlan:
 
     @cached_property
     def tiling(self) -> Tiling | None:
-        """Division of whole register tiles among tile registers (`c/amx`); None if products are computed in vectors."""
+        """Division of a register tile among tile registers (`c/amx`); None if products are computed in vectors.
+
+        Narrower tiles are multiplied as the full ones are.
+        """
         whole = self.groups_channels or (self.groups_bytes and self.reads[0].packing is None)
-        return tiling(self.op, self.program.hardware, self.tiles[0], self.vector, self.group, whole)
+        full = tuple(self.widest or size if a == self.vector else size for a, size in enumerate(self.tiles[0]))
+        found = [tiling(self.op, self.program.hardware, one, self.vector, self.group, whole) for one in (full, self.tiles[0])]
+        return found[1] if found[0] else None
 
     @property
     def step_of_group(self) -> int:

@@ -8,16 +8,15 @@ _STEPS = ((0, 8, 1, 9, 2, 10, 3, 11), (4, 12, 5, 13, 6, 14, 7, 15))
 
 def _turned() -> str:
     """Return C lines that turn eight vectors a0 .. a7 of eight into c0 .. c7, by three rounds of interleaving."""
-    lines, names = [], [f"a{i}" for i in range(8)]
-    for number, letter in enumerate("xyc"):
-        made = []
+    lines, names = list[str](), [f"a{i}" for i in range(8)]
+    for letter in "xyc":
+        made = list[str]()
         for i in range(4):
             for lanes in _STEPS:
                 made.append(name := f"{letter}{len(made)}")
                 shuffled = f"__builtin_shufflevector({names[i]}, {names[i + 4]}, {', '.join(map(str, lanes))})"
                 lines.append(f"    const eight {name} = {shuffled};")
         names = made
-        assert number < 3
     return "\n".join(lines)
 
 

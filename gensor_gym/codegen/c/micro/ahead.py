@@ -100,7 +100,8 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
         # The last element of each line: in an unaligned array, the first one may be in a line that was read before.
         apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
         place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
-        start = linear([(1, operand.name), (operand.strides[axis], begin)], operand.strides[plan.vector] * width + LINE // item - 1)
+        first = operand.strides[plan.vector] * width + LINE // item - 1
+        start = linear([(1, operand.name), (operand.strides[axis], begin)], first)
         lines.add(f"__builtin_prefetch({start} + {place}{found.hint});")
 
 

@@ -116,7 +116,8 @@ static inline void pack_pixels(const uint16_t *line, long stride, long rows, lon
 }
 
 """
-FILTERS = """/* A panel of `width` filters: the pairs of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
+FILTERS = """\
+/* A panel of `width` filters: the pairs of taps, `filter` and `channel` apart; zeros for filters and channels not there. */
 static inline __attribute__((always_inline)) void pack_filters(const uint16_t *source, long filter, long columns, long channel,
                                                                long channels, long taps, uint16_t *packed, long width,
                                                                long pitch) {

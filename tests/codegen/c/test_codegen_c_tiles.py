@@ -1,0 +1,175 @@
+"""Products in tile registers (AMX), or in what stands in for them: right, between guard pages, and with faults that show."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.c.plan import make_plan
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
+from tests.support.apart import in_a_process_of_its_own
+from tests.support.c_cases import check, inputs_of, machine, needs, program, worst_error
+from tests.support.gir_cases import sanitized_apart
+from tests.support.thorough import thorough_but
+
+HOST = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
+BATCHES, PER_BATCH = 13, 16
+EPILOGUES = {"bfloat16": ("", "+bias", "+bias+residual+relu"), "int8": ("", "+dequantize+bias+quantize", "+bias+dequantize")}
+ROWS = (1, 3, 8, 14, 16, 17, 20, 28, 32)
+
+
+def tiled(seed: int) -> Program:
+    """A random program whose register tiles are multiplied in tiles."""
+    rng = random.Random(seed)
+    while True:
+        made = convolution(rng) if seed % 2 else matrix(rng)
+        if make_plan(made).tiling:
+            return made
+
+
+def matrix(rng: random.Random) -> Program:
+    """A product of matrices, perhaps in a batch."""
+    dtype, batched = rng.choice(("bfloat16", "int8")), rng.random() < 0.2
+    m, n, k = rng.randint(1, 70), rng.randint(1, 150), rng.choice((32, 64, 77, 128, 150, 192))
+    of = "" if batched else rng.choice(EPILOGUES[dtype])
+    sizes = f"b=2, m={m}, n={n}, k={k}" if batched else f"m={m}, n={n}, k={k}"
+    op = operators.parse(f'{"batched_gemm" if batched else "gemm"}({sizes}, dtype="{dtype}"){of}')
+    register = rng.choice(ROWS), rng.choice((16, 32, 48, 64)), 1
+    inner = tuple(size * rng.choice((1, 2)) for size in register[:2]) + (rng.choice((2, 32, k)),)
+    outer = tuple(size * rng.choice((1, 2, 5)) for size in inner[:2]) + (rng.choice((1, 3)) * inner[2],)
+    knobs = {"pack_a": rng.choice((0, 1)), "loop_order": rng.choice((0, 1)), "thread_split": rng.choice((1, 1, 2))}
+    frozen = dataclasses.replace(op, frozen=not batched and rng.random() < 0.5)
+    return program(frozen, *(((1,) if batched else ()) + tile for tile in (register, inner, outer)), hw=HOST, pack_b=1, **knobs)
+
+
+def convolution(rng: random.Random) -> Program:
+    """A convolution whose lanes are output channels."""
+    dtype = rng.choice(("bfloat16", "int8"))
+    c, k, r = (64 if dtype == "int8" else 32) * rng.choice((1, 2)), 16 * rng.choice((1, 2, 5)), rng.choice((1, 3))
+    h, w = rng.randint(3, 9), rng.choice((3, 7, 14, 17, 28))
+    sizes = f"n={rng.choice((1, 2))}, c={c}, h={h}, w={w}, k={k}, r={r}, s={r}, stride={rng.choice((1, 2))}, padding={r // 2}"
+    op = operators.parse(f'conv2d({sizes}, dtype="{dtype}"){rng.choice(EPILOGUES[dtype])}')
+    register = 1, rng.choice((16, 32, 64)), rng.choice((1, 1, 2, 3)), rng.choice((1, 4, 7, 14)), 1, 1, 1
+    inner = tuple(size * rng.choice((1, 2)) for size in register[:4]) + (rng.choice((4, 64, c)), r, r)
+    outer = tuple(size * rng.choice((1, 2)) for size in inner[:4]) + (rng.choice((1, 2)) * inner[4], r, r)
+    frozen = dataclasses.replace(op, frozen=rng.random() < 0.5)
+    return program(frozen, register, inner, outer, hw=HOST, convolution=1, pack_a=1, pack_b=1)
+
+
+def standing_in(kernel: Kernel) -> Kernel:
+    """The kernel for compilers whose target has no tile registers."""
+    assert "__AMX_TILE__" in kernel.source
+    return dataclasses.replace(kernel, source=kernel.source.replace("__AMX_TILE__", "__NOWHERE__"))
+
+
+@pytest.mark.parametrize("batch", thorough_but(range(BATCHES), 0))
+def test_random_programs(batch: int) -> None:
+    kernels = [generate_c(tiled(PER_BATCH * batch + seed)) for seed in range(PER_BATCH)]
+    check(kernels[::2], 1)
+    check(kernels[1::2], 2)
+    check(map(standing_in, kernels[::4]), 1)
+
+
+def run_between_guard_pages(seeds: Sequence[int]) -> None:
+    """The kernels of some seeds, on their registers and without."""
+    for seed in seeds:
+        kernel = generate_c(tiled(seed))
+        run_kernel_between_guard_pages(kernel)
+        run_kernel_between_guard_pages(standing_in(kernel))
+
+
+@pytest.mark.parametrize("first", thorough_but(range(1000, 1060, 12), 1000))
+def test_tensors_between_guard_pages(first: int) -> None:
+    in_a_process_of_its_own(__name__, f"run_between_guard_pages({range(first, first + 12)!r})")
+
+
+@pytest.mark.thorough
+def test_under_sanitizers(tmp_path: Path) -> None:
+    needs("native")
+    assert not sanitized_apart(tmp_path, [standing_in(generate_c(tiled(seed))) for seed in range(2000, 2040)])
+
+
+def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
+    """Otherwise the processor refuses the shapes. A tile of sums has as many rows as the rows it multiplies."""
+    for seed in range(60):
+        source = generate_c(tiled(seed)).source
+        (widths, counts), = re.findall(r"shapes_of_tiles = \{1, \.row_bytes = \{(.*?)\}, \.rows = \{(.*?)\}\};", source)
+        rows = dict(map(lambda one: tuple(map(int, re.findall(r"\d+", one))), counts.split(", ")))
+        assert [one.split(" ")[0] for one in widths.split(", ")] == [f"[{number}]" for number in rows]
+        dots = re.findall(r'tile_dot\("\w+", (\d), (\d), (\d), [01]\)', source)
+        assert dots and all(rows[int(c)] == rows[int(a)] and rows[int(b)] == 16 for c, a, b in dots)
+
+
+MATRIX = '{}(m=40, n=96, k=136, dtype="{}")'
+IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
+
+
+@pytest.mark.parametrize("text, right, wrong", [
+    (MATRIX.format("gemm", "bfloat16"), "tile_load(5, A + k + 1360", "tile_load(5, A + k"),  # rows of the first part
+    (MATRIX.format("gemm", "bfloat16"), "tile_zero(1);", ""),  # sums of the tile before
+    (MATRIX.format("gemm", "bfloat16"), "B + k * 32, 128)", "B + k * 32, 64)"),
+    (MATRIX.format("gemm", "int8"), '"tdpbssd"', '"tdpbusd"'),
+    (MATRIX.format("gemm", "int8"), " - start_0_0", ""),
+    (IMAGE.format("int8"), "-128, words[g]", "0, words[g]"),
+    (IMAGE.format("int8"), "packed += 256", "packed += 128"),
+    (IMAGE.format("bfloat16"), "turn_eight(first, stride, packed + 32 * i + r)", "turn_eight(first, stride, packed + 32 * i)"),
+    (IMAGE.format("bfloat16"), "memset(packed, 0", "memset(packed, 0x41"),
+])  # fmt: skip
+def test_planted_faults_show(text: str, right: str, wrong: str) -> None:
+    op = operators.parse(text.replace("k=136", "k=128") if "int8" in text else text)
+    if op.name == "gemm":
+        made = program(op, (20, 32, 1), (40, 32, op.extents[2]), (40, 96, op.extents[2]), hw=HOST, pack_b=1)
+    else:
+        tiles = (1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, 128, 3, 3), (1, 64, 9, 14, 128, 3, 3)
+        made = program(op, *tiles, hw=HOST, convolution=1, pack_a=1, pack_b=1)
+    inputs = inputs_of(op)
+    for kernel in (generate_c(made), standing_in(generate_c(made))):
+        assert right in kernel.source and worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0
+        faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
+        if '"tdpbssd"' in right:  # what stands in has the sign as an argument of its own
+            faulty = dataclasses.replace(faulty, source=re.sub(r"(tile_dot\(.*), 1\);", r"\1, 0);", faulty.source))
+        assert not worst_error(op, inputs, load(faulty, 1)(*inputs)) <= 1.0
+
+
+def test_weights_of_the_next_columns_are_prefetched() -> None:
+    """All cache lines of a panel, each once, by the register tiles that read the panel before."""
+    op = dataclasses.replace(operators.gemm(128, 768, 1024, dtype="bfloat16"), frozen=True)
+    kernel = generate_c(program(op, (32, 32, 1), (128, 32, 1024), (128, 768, 1024), hw=HOST, pack_b=1))
+    asked = re.findall(r"ahead_(\d) = \(unsigned long\)\((.*?)\)(?: \+ \d)?;", kernel.source)
+    assert len(asked) == 8 and "__builtin_prefetch(B" in kernel.source
+    lines = set()
+    for tile in range(4):
+        for k in range(0, 1024, 32):
+            share = (tile * (1024 // 32) + k // 32) * 32 // 4
+            lines |= {share + more for more in range(8)}
+    assert lines == set(range(32 * 32))
+    check([kernel], 1)
+
+
+def test_only_products_whose_rows_are_regular_are_tiled() -> None:
+    """Rows of several batches, unequal parts in three registers, odd widths, and channels that fill no row."""
+    batched = operators.batched_gemm(2, 32, 64, 64, dtype="bfloat16")
+    rows = operators.gemm(80, 64, 64, dtype="bfloat16")
+    image = operators.parse('conv2d(n=1, c=48, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="bfloat16")')
+    tiles = (1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, 48, 3, 3), (1, 64, 9, 14, 48, 3, 3)
+    made = [
+        program(batched, (2, 8, 32, 1), (2, 32, 32, 64), (2, 32, 64, 64), hw=HOST, pack_b=1),
+        program(rows, (40, 16, 1), (40, 16, 64), (80, 64, 64), hw=HOST, pack_b=1),
+        program(rows, (8, 24, 1), (8, 24, 64), (80, 48, 64), hw=HOST, pack_b=1),
+        program(rows, (8, 32, 1), (8, 32, 64), (80, 64, 64), hw=machine(), pack_b=1),
+        program(image, *tiles, hw=HOST, convolution=1, pack_a=1, pack_b=1),
+    ]
+    assert not any(make_plan(one).tiling for one in made)
+    check(made, 1)
+    regular = [program(rows, (m, 16, 1), (m, 16, 64), (m, 64, 64), hw=HOST, pack_b=1) for m in (39, 48, 64)]
+    assert all(make_plan(one).tiling for one in regular)
