@@ -24,6 +24,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu.caches import cache_traffic
 from gensor_gym.cost.cpu.copies import pack_cycles, shares
+from gensor_gym.cost.cpu.matrix import is_in_tiles, tile_cycles
 from gensor_gym.cost.cpu.micro import chain_cycles, fold_cycles, group_of, mean_vectors, point_cycles
 from gensor_gym.cost.cpu.tiles import COLUMNS, ROWS, TASK, fill_effective, pixel_pitch, tiles_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
@@ -60,6 +61,12 @@ CROWD, SPILLED = 24, 1.5
 """Number of accumulators beyond which a window over channels lacks registers, and the factor by which its reduction steps are
 then slower. The missing registers would keep reads that taps share. A convolution with 3x3 taps, 256 channels and 14x14 pixels
 took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28."""
+
+ALL_REGISTERS, IN_MEMORY = 31, 4.0
+"""Vectors that fit in the registers of AVX-512 next to one scalar, and our estimate of how many times as long other sums take.
+
+Only machines with tile registers have legal programs with more vectors, which are slow where they multiply in vectors.
+"""
 
 
 @lean
@@ -98,7 +105,12 @@ def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Return the cycles of all threads together as (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
-    fma, issue = point_cycles(row, slot, vectors, ints, floats)
+    if is_in_tiles(row, slot, ints, floats):
+        fma, issue = tile_cycles(row, slot, vectors, ints, floats)
+    else:
+        fma, issue = point_cycles(row, slot, vectors, ints, floats)
+        if rows * vectors + vectors > ALL_REGISTERS:
+            fma, issue = IN_MEMORY * fma, IN_MEMORY * issue
     if _spills(row, rows * vectors, ints):
         fma, issue = SPILLED * fma, SPILLED * issue
     points = 1.0

@@ -22,7 +22,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu.groups import group_of
-from gensor_gym.cost.cpu.matrix import CHAIN, is_in_tiles, tile_cycles
+from gensor_gym.cost.cpu.matrix import CHAIN, is_in_tiles
 from gensor_gym.cost.cpu.matrix import ROWS as STEP
 from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
@@ -55,8 +55,6 @@ MAX_UNROLLED = 512
 LOADS_PER_CYCLE = 2.0
 WIDENED = 2.0
 """Number of instructions that convert a vector of 16-bit floats when it is loaded: one widens, one shifts."""
-ALL_REGISTERS, SPILLED = 31, 4.0
-"""Vectors that registers of AVX-512 hold beside one scalar, and our estimate of how many times as long spilled sums take."""
 FMA_CHAIN = 4.0
 """Cycles from one multiply-add to the next that depends on it (Skylake to Zen 5)."""
 
@@ -219,8 +217,6 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Return the cycles of a register tile per reduction point, or per group of points: (FMA ports, loads and decoding)."""
-    if is_in_tiles(row, slot, ints, floats):
-        return tile_cycles(row, slot, vectors, ints, floats)
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
@@ -258,8 +254,6 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     overhead = floats[LOOP_OVERHEAD] / unrolled
     width = floats[DECODE_GROUPS] if group >= 0 else floats[DECODE]
     issue = max(loads / LOADS_PER_CYCLE, (combined + loads + overhead + guards) / width)
-    if rows * vectors + vectors > ALL_REGISTERS:  # legal because of tile registers, which these products do not use
-        return SPILLED * fma, SPILLED * issue
     return fma, issue
 
 

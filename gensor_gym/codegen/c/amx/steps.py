@@ -1,7 +1,7 @@
 """C text of products in tile registers: the sums of a register tile are up to four tiles, added to accumulators at the end.
 
-A step multiplies 64 bytes of each row of the scalar operand with 16 groups of rows of the other. What is left of the reduction of
-a matrix product is computed in vectors.
+A step multiplies 64 bytes of each row of the scalar operand with 16 groups of rows of the other. The rest of the reduction of a
+matrix product, which fills no step, is computed in vectors.
 """
 
 from __future__ import annotations
