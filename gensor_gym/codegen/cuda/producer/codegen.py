@@ -60,7 +60,7 @@ def _constants(plan: ProducerPlan) -> dict[str, tuple[int, str]]:
         "CONSUMER_WARPS": (-(-plan.computing.threads // 32), "warps that give a stage back"),
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
-        "COPIED_BYTES": (plan.copied_bytes, "of a stage"),
+        "COPIED_BYTES": (plan.copied_bytes, "of a stage, without what aligns the tiles"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
     }
 

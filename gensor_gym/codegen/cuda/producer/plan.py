@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from gensor_gym.codegen.cuda.plan import ProductPlan, check_program
+from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.simt.lanes import patch_of
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, UNIT, TensorMap
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
@@ -39,17 +39,16 @@ from gensor_gym.graph.structure import capability, matrix_axes
 from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.operators.types import Access
 
-WARP = 32
-FIRST = 90
-"""Compute capability 9.0, the first with TMA."""
+CAPABILITY = 90
+"""Compute capability 9.0, the one with TMA and with registers that warpgroups exchange that this project has machines of."""
 ITEM = 4
 """Bytes of an element."""
 LANES = 4
 """Number of float32 elements in the widest load, 16 bytes."""
 WARPS = 8
 """Number of computing warps of a multiprocessor, two for each scheduler, so that one multiplies while the other one waits."""
-OTHER_REGISTERS = 28
-"""Registers of a computing thread besides sums and operands: addresses, counters, and those that the assembler keeps in flight."""
+OTHER_REGISTERS = 24
+"""Registers of a computing thread besides sums and operands. With them, NVRTC 13.0 spills none (`test_codegen_producer.py`)."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ class ProducerPlan(ProductPlan):
     def warp_rows(self) -> int:
         """Most rows that lanes of a warp compute at the same place of their tiles."""
         patch, across = patch_of(self.computing), self.program.threads[self.roles.n]
-        rows = patch.rows if patch else 1 + (WARP - 1) // across if WARP % across in (0, WARP) else 2 + WARP // across
-        return min(rows, self.program.threads[self.roles.m])
+        begun = 0 if WARP % across == 0 else 1 if across % WARP == 0 else 2
+        return min(patch.rows if patch else WARP // across + begun, self.program.threads[self.roles.m])
 
     @property
     def swizzle(self) -> int:
@@ -95,23 +94,23 @@ class ProducerPlan(ProductPlan):
         The result is 0 if lanes of a warp read one row, or adjacent rows that together have at most one unit in every bank.
         """
         row = self.step * ITEM
-        return row if self.warp_rows > 1 and self.warp_rows * row > SWIZZLE_BYTES else 0
+        return row if row > UNIT and self.warp_rows > 1 and self.warp_rows * row > SWIZZLE_BYTES else 0
 
     @property
     def box_rows(self) -> int:
-        """Number of rows of A in one copy: the largest divisor of the block tile's rows within a box's limit."""
-        rows = self.block[self.roles.m]
-        return next(n for n in range(min(rows, MAX_BOX), 0, -1) if rows % n == 0 and (n == rows or n * self.step % 32 == 0))
+        """Number of rows of A in one copy: all rows of the block tile, or as many as a box takes."""
+        return min(self.block[self.roles.m], MAX_BOX)
 
     @property
     def copied_bytes(self) -> int:
         """Number of bytes that the copies of a stage write."""
-        return (self.block[self.roles.m] + self.block[self.roles.n]) * self.step * ITEM
+        rows = -(-self.block[self.roles.m] // self.box_rows) * self.box_rows
+        return (rows + self.block[self.roles.n]) * self.step * ITEM
 
     @property
     def a_bytes(self) -> int:
         """Bytes of shared memory for A in a stage, before B."""
-        return aligned(self.block[self.roles.m] * self.step * ITEM)
+        return aligned(self.copied_bytes - self.block[self.roles.n] * self.step * ITEM)
 
     @property
     def stage_bytes(self) -> int:
@@ -193,7 +192,8 @@ class ProducerPlan(ProductPlan):
     def maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps of A, in boxes of rows of k, and of B, in boxes of rows of n."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
-        return self._map(left, (self.box_rows, self.step), self.swizzle), self._map(right, (self.step, self.block[self.roles.n]), 0)
+        rows, columns = (self.box_rows, self.step), (self.step, self.block[self.roles.n])
+        return self._map(left, rows, self.swizzle), self._map(right, columns, 0)
 
     def _map(self, read: Access, box: tuple[int, int], swizzle: int) -> TensorMap:
         pitches = tuple(ITEM * math.prod(read.view[d + 1 :]) for d in range(len(read.view) - 1))
@@ -214,7 +214,7 @@ def producer_plan(program: Program) -> ProducerPlan | None:
     stages as fit while as many blocks run at a time as with the program's number of stages.
     """
     op, hw = program.operator, program.hardware
-    if op.dtype != "float32" or capability(hw) < FIRST or matrix_axes(op) is None or not lies_as_product(op):
+    if op.dtype != "float32" or capability(hw) != CAPABILITY or matrix_axes(op) is None or not lies_as_product(op):
         return None
     check_program(program, 0)
     if program.knob("reduce_threads") > 1 or program.knob("convolution"):

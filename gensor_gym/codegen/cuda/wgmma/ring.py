@@ -69,8 +69,9 @@ def write_release(out: Writer, cluster: int, stage: str, condition: str = "") ->
     An empty `condition` means always.
     """
     lanes = "lane < CLUSTER" if cluster > 1 else "lane == 0"
-    arrive = f"cluster_arrive(empty + {{}} * {BARRIER_BYTES}, lane)" if cluster > 1 else f"barrier_arrive(empty + {{}} * {BARRIER_BYTES})"
-    out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
+    barrier = f"empty + {stage} * {BARRIER_BYTES}"
+    arrive = f"cluster_arrive({barrier}, lane)" if cluster > 1 else f"barrier_arrive({barrier})"
+    out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive};")
 
 
 def write_next_stage(out: Writer) -> None:
