@@ -123,7 +123,7 @@ def test_legal_schedules_have_a_kernel_or_none(op: Operator, tile: list[int], bl
     rng, graph, start = np.random.default_rng(0), ConstructionGraph(op, H200, "extended"), make_schedule(op, tile, block)
     walked = [graph.random_schedule(rng, int(rng.integers(1, 12)), start) for _ in range(60)]
     several = [one for one in (generate_variant(op, schedule, H200, "producer") for schedule in walked) if one is not None]
-    assert len(several) > 5
+    assert len(several) >= 5
     for kernel in several:
         assert kernel.main.shared_bytes <= H200.shared_per_block and kernel.main.block[0] <= 1024
 
@@ -133,7 +133,8 @@ def test_other_products_have_none() -> None:
     schedule = make_schedule(LARGE, [8, 8, 8], [128, 256, 32], vector=4)
     assert generate_variant(LARGE, schedule, hardware.get("h100"), "producer") is not None
     others = (gemm(4096, 4096, 4094), gemm(4096, 4095, 4096), operators.gemm(4096, 4096, 4096, weights="nk"))
-    assert not any(generate_variant(op, schedule, H200, "producer") for op in (*others, operators.gemm(4096, 4096, 4096, dtype="int8")))
+    others = (*others, operators.gemm(4096, 4096, 4096, dtype="int8"), gemm(1, 4096, 4096))
+    assert not any(generate_variant(op, schedule, H200, "producer") for op in others)
     assert not any(generate_variant(LARGE, schedule, hardware.get(name), "producer") for name in ("a100", "mi300x", "host"))
     for knobs in ({"reduce_threads": 2}, {"tensor_core": 1}):
         assert found(LARGE, [8, 8, 8], [128, 256, 32], **knobs) is None

@@ -35,7 +35,7 @@ from gensor_gym.codegen.cuda.wgmma.ring import with_deepest_ring
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.residency import counted_registers, resident_blocks
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, lies_as_product
-from gensor_gym.graph.structure import capability, matrix_axes
+from gensor_gym.graph.structure import capability, is_staged, matrix_axes
 from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.operators.types import Access
 
@@ -217,7 +217,7 @@ def producer_plan(program: Program) -> ProducerPlan | None:
     if op.dtype != "float32" or capability(hw) != CAPABILITY or matrix_axes(op) is None or not lies_as_product(op):
         return None
     check_program(program, 0)
-    if program.knob("reduce_threads") > 1 or program.knob("convolution"):
+    if program.knob("reduce_threads") > 1 or program.knob("convolution") or not all(is_staged(op, read) for read in op.reads):
         return None
     given = with_fused_columns(program)
     roles = matrix_axes(given.operator)
