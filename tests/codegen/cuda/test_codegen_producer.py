@@ -74,6 +74,7 @@ CASES = {
     "convolutions": [
         made(operators.conv2d(2, 36, 6, 8, 40, 1, 1).with_epilogue("bias", "relu"), [1, 4, 2, 4, 4, 1, 1],
              [1, 32, 4, 8, 16, 1, 1], TINY),
+        made(operators.conv2d(1, 20, 6, 8, 40, 1, 1), [1, 4, 2, 4, 4, 1, 1], [1, 32, 4, 8, 16, 1, 1], TINY, convolution=3),
     ],
 }  # fmt: skip
 

@@ -217,7 +217,7 @@ def producer_plan(program: Program) -> ProducerPlan | None:
     if op.dtype != "float32" or capability(hw) != CAPABILITY or matrix_axes(op) is None or not lies_as_product(op):
         return None
     check_program(program, 0)
-    if program.knob("reduce_threads") > 1 or program.knob("convolution") or not all(is_staged(op, read) for read in op.reads):
+    if program.knob("reduce_threads") > 1 or not all(is_staged(op, read) for read in op.reads):
         return None
     given = with_fused_columns(program)
     roles = matrix_axes(given.operator)
@@ -232,7 +232,7 @@ def producer_plan(program: Program) -> ProducerPlan | None:
 def _plans(program: Program) -> Iterator[ProducerPlan]:
     """Yield the plans of threads' tiles and steps of such a kernel, with two stages."""
     for tiled, width in product(_tilings(program), (LANES, LANES // 2)):
-        plan = ProducerPlan(tiled.with_knobs(stages=2, shared_layout=0), width=width)
+        plan = ProducerPlan(tiled.with_knobs(stages=2, shared_layout=0, convolution=0), width=width)
         if plan.fits:
             yield with_deepest_ring(plan, max(2, program.knob("stages")))
 
