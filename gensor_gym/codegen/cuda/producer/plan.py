@@ -2,7 +2,7 @@
 
 TMA cannot transpose. So A[m, k] is in shared memory as rows of k, and a thread reads `width` elements of a row at a time. For 4
 reduction points of 8 x 8 sums these are 8 loads of A and 8 of B, as many as from a tile with rows of m. Single elements would be
-32 loads of A, 12 % more instructions. The elements of a row are needed until the last of the points, so they take
+32 loads of A, 9 % more instructions. The elements of a row are needed until the last of the points, so they take
 `width` registers a row. After the last point's multiply-adds of a row, its registers get the next elements. These are needed
 only after the multiply-adds of all other rows, so no second set of registers is needed.
 
@@ -40,7 +40,7 @@ from gensor_gym.hardware.occupancy import PARTITIONS
 from gensor_gym.operators.types import Access
 
 CAPABILITY = 90
-"""Compute capability 9.0, the one with TMA and with registers that warpgroups exchange that this project has machines of."""
+"""Compute capability 9.0 has TMA, and warpgroups that exchange registers (`setmaxnreg`)."""
 ITEM = 4
 """Bytes of an element."""
 LANES = 4

@@ -1,6 +1,6 @@
 """C text of a ring of stages in shared memory, which a producer fills through TMA and consumers release.
 
-Each stage has two barriers: `full`, whose phase ends when all bytes of the stage are there, and `empty`, whose phase ends when
+Each stage has two barriers: `full`, whose phase ends when all bytes of the stage have arrived, and `empty`, whose phase ends when
 all consumers have released the stage.
 """
 
@@ -36,7 +36,7 @@ def declare_ring(out: Writer) -> None:
 
 @contextmanager
 def initialised_ring(out: Writer, cluster: int = 1) -> Iterator[None]:
-    """Write the initialisation of all barriers by one thread, after which all threads of the cluster go on.
+    """Write the initialisation of all barriers by one thread; all threads of the cluster wait for it.
 
     The lines of the `with` block initialise further barriers. `CONSUMER_WARPS` arrivals release a stage.
     """
