@@ -21,7 +21,6 @@ from agents.runs.settings import ROOT
 from agents.runs.texts import table
 from experiments.common.statistics import geometric_mean
 from experiments.common.style import GREY, PALETTE, RC, save
-from experiments.device.archive.packed import PINGPONG
 from experiments.device.lease import RESULTS, read_results
 from experiments.device.stages import adaptive
 from experiments.device.stages.operators import conclusions, standings
@@ -31,7 +30,7 @@ from experiments.evidence.ship import slim, write_rows
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
-ARMS = {"known": "known", "candidates": "first choices", PINGPONG: "ping-pong"}
+ARMS = {"known": "known", "candidates": "first choices", "pingpong": "ping-pong", "producer": "producer"}
 """Arm of programs of operators timed before -> what the page calls its fastest one."""
 CONTACTS = ("first_look_contact", "first_contact")
 Row = Mapping[str, Any]

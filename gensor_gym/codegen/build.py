@@ -18,6 +18,10 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
+VARIANTS = ("pingpong", "producer")
+"""Names of a schedule's other kernels: consumers of wgmma that take turns, with more tiles than run at a time
+(`cuda/wgmma/pingpong.py`); a float32 product on CUDA cores whose tiles a warp copies through TMA (`cuda/producer/`)."""
+
 
 class BuiltKernel(Kernel):
     """A generated kernel that can be called with arrays; it is compiled and loaded at the first call at the latest."""
@@ -82,15 +86,16 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     return family_of(op).generate(op, schedule, machine)
 
 
-def generate_pingpong(op: Operator | Dataflow, schedule: AnySchedule, hw: Hardware) -> Kernel | None:
-    """Write the source of a schedule's kernel whose consumers take turns at the tensor cores; compile nothing.
+def generate_variant(op: Operator | Dataflow, schedule: AnySchedule, hw: Hardware, variant: str) -> Kernel | None:
+    """Write the source of another kernel of a schedule, one of `VARIANTS`; compile nothing.
 
-    None if there is no such kernel (`cuda.wgmma.pingpong`): it is for products by wgmma with more tiles than run at a time. No
-    GPU has run one, so `generate` writes none.
+    None if the schedule has no such kernel. No GPU has run one, so `generate` writes none. ValueError for any other variant.
     """
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r}: one of {', '.join(VARIANTS)}")
     if not isinstance(op, Operator) or not isinstance(schedule, Schedule):
         return None
-    return targets.target_of(hw).generate_pingpong(lower(op, schedule, hw))
+    return targets.target_of(hw).generate_variant(lower(op, schedule, hw), variant)
 
 
 def check_kind(op: Operator | Dataflow, schedule: object, hw: Hardware) -> None:

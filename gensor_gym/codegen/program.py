@@ -6,7 +6,7 @@ A program has tile sizes in the order of the operator's axes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,10 @@ class Program:
     def knob(self, name: str) -> int:
         """Return the value of the knob `name`."""
         return dict(self.knobs)[name]
+
+    def with_knobs(self, **values: int) -> Program:
+        """Return the program with other values of some knobs."""
+        return replace(self, knobs=tuple((name, values.get(name, value)) for name, value in self.knobs))
 
     @property
     def grid(self) -> tuple[int, ...]:

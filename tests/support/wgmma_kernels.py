@@ -11,7 +11,7 @@ import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.codegen import generate
-from gensor_gym.codegen.build import generate_pingpong
+from gensor_gym.codegen.build import generate_variant
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.cuda.codegen import generate_cuda
 from gensor_gym.codegen.kernel import Kernel
@@ -56,7 +56,7 @@ def wgmma_schedule(op: Operator, tile: list[int], block: list[int], **knobs: int
 
 def pingpong_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
     """The kernel of the same schedule as of `wgmma_kernel` whose consumers take turns; an AssertionError where it has none."""
-    kernel = generate_pingpong(op, wgmma_schedule(op, tile, block, **knobs), hw)
+    kernel = generate_variant(op, wgmma_schedule(op, tile, block, **knobs), hw, "pingpong")
     assert kernel is not None, f"{op}: {block} on {hw.name}"
     return kernel
 

@@ -29,7 +29,6 @@ from experiments.device.archive.arms import SEEN, Arm, Study, proposed, read_stu
 from experiments.device.archive.packed import (
     ABOUT,
     FOLDER,
-    PINGPONG,
     PROPOSALS,
     VARIANT,
     described,
@@ -41,7 +40,7 @@ from experiments.device.stages.operators import candidates
 from experiments.device.table import read_operators
 from experiments.device.work.progress import say
 from gensor_gym import hardware
-from gensor_gym.codegen.build import generate_pingpong
+from gensor_gym.codegen.build import VARIANTS, generate_variant
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
@@ -277,7 +276,7 @@ def _never_run(building: Building, machine: str) -> None:
 def _known(building: Building, machine: str) -> None:
     """Draw programs of operators that a device timed before: the fastest of earlier days, and the first candidates now.
 
-    The first `CHOICES` of those whose consumers can take turns come a second time, as kernels of the arm `PINGPONG`.
+    The first `CHOICES` of those with other kernels (`VARIANTS`) come again, each variant as an arm of its own.
     """
     hw = hardware.get(machine)
     for op in read_operators().values():
@@ -288,12 +287,13 @@ def _known(building: Building, machine: str) -> None:
                     made = make_kernel(op, schedule, hw)
                     if isinstance(made, Kernel):
                         _put(building, "known", str(op), schedule, made, (arm, rank))
-            found = dict[str, tuple[Schedule, Kernel]]()
-            for one in chain.from_iterable(arms.values()):
-                if (kernel := generate_pingpong(op, one, hw)) is not None:
-                    found.setdefault(kernel.digest, (one, kernel))
-            for rank, (schedule, kernel) in enumerate(islice(found.values(), CHOICES), 1):
-                _put(building, "known", str(op), schedule, kernel, (PINGPONG, rank))
+            for variant in VARIANTS:
+                found = dict[str, tuple[Schedule, Kernel]]()
+                for one in chain.from_iterable(arms.values()):
+                    if (kernel := generate_variant(op, one, hw, variant)) is not None:
+                        found.setdefault(kernel.digest, (one, kernel))
+                for rank, (schedule, kernel) in enumerate(islice(found.values(), CHOICES), 1):
+                    _put(building, "known", str(op), schedule, kernel, (variant, rank))
             building.proposals.add({"key": f"known {op}"})
 
 

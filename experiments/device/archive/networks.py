@@ -17,7 +17,7 @@ from typing import Any
 import gensor_gym
 from agents.optimizer import optimize
 from gensor_gym import hardware
-from gensor_gym.codegen.build import generate_pingpong
+from gensor_gym.codegen.build import generate_variant
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.families import family_of
 from gensor_gym.codegen.kernel import Kernel
@@ -114,7 +114,7 @@ def pingpong(archive: dict[str, Any], name: str, kernels: Sequence[Kernel]) -> l
     """
     hw, known = hardware.get(archive["machine"]), archive["networks"][name]
     made = {
-        text: generate_pingpong(kernel.loop_nest, Schedule.parse(known["schedules"][text]), hw)
+        text: generate_variant(kernel.loop_nest, Schedule.parse(known["schedules"][text]), hw, "pingpong")
         for text, kernel in {str(kernel.operator): kernel for kernel in kernels}.items()
         if text in known["pingpong"]
     }
@@ -124,7 +124,7 @@ def pingpong(archive: dict[str, Any], name: str, kernels: Sequence[Kernel]) -> l
 
 def _turns(computation: Any, schedule: Any, hw: Hardware) -> Kernel | None:
     """Return the kernel of a schedule whose consumers take turns; None if there is none that compiles well."""
-    made = generate_pingpong(computation, schedule, hw)
+    made = generate_variant(computation, schedule, hw, "pingpong")
     return None if made is None or nvrtc.compile_cubin(made).loss else made
 
 

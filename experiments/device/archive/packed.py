@@ -26,8 +26,8 @@ from gensor_gym.files import whole
 from gensor_gym.measure.workers.requests import Built
 
 ABOUT, PROPOSALS, KERNELS = "about.json", "proposals.jsonl.gz", "kernels.jsonl"
-PINGPONG, VARIANT = "pingpong", "variant"
-"""Arm of kernels whose consumers take turns, and field of their trials' rows that names it: the schedule is of a plain kernel."""
+VARIANT = "variant"
+"""Field of a trial's row that names the variant of `build.VARIANTS`, which is also its arm: the schedule is of a plain kernel."""
 FOLDER = ROOT / "build" / "lease"
 """Folder in which the archive is made, which git ignores."""
 CARRY = FOLDER / "carry"

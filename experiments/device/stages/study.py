@@ -12,11 +12,12 @@ from contextlib import closing
 from typing import Any
 
 from experiments.device.archive.arms import winners
-from experiments.device.archive.packed import PINGPONG, VARIANT, Archive, open_archive
+from experiments.device.archive.packed import VARIANT, Archive, open_archive
 from experiments.device.context import Context, StageJournal
 from experiments.device.work.prebuilt import Bench, facts, side_by_side
 from experiments.device.work.progress import Progress
 from gensor_gym import hardware
+from gensor_gym.codegen.build import VARIANTS
 
 TRIALS, TOGETHER = "trials.jsonl", "together.jsonl"
 WORKERS = 3
@@ -77,7 +78,7 @@ def _time(
         journal.begin(key)
         measurement = bench.trial(archive.built(row["digest"]))
         about = {"group": row["group"], "operator": row["operator"], "schedule": row["schedule"]}
-        about |= {VARIANT: PINGPONG} if row["arm"] == PINGPONG else {}
+        about |= {VARIANT: row["arm"]} if row["arm"] in VARIANTS else {}
         journal.put(key, {**about, **facts(measurement)})
         progress.count(row["operator"])
 

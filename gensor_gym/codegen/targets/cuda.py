@@ -21,11 +21,14 @@ class CudaTarget(GpuTarget):
 
         return generate_cuda(program)
 
-    def generate_pingpong(self, program: Program) -> Kernel | None:
-        """Generate the kernel of a program with ping-pong (by `cuda/wgmma/pingpong.py`); None for a program without it."""
+    def generate_variant(self, program: Program, variant: str) -> Kernel | None:
+        """Generate the kernel of a program with ping-pong or with a producer; None for a program without it."""
+        from gensor_gym.codegen.cuda.producer.codegen import generate_producer
         from gensor_gym.codegen.cuda.wgmma.codegen import generate_pingpong
 
-        return generate_pingpong(program) if program.knob("tensor_core") == 2 else None
+        made = {(2, "pingpong"): generate_pingpong, (0, "producer"): generate_producer}
+        generator = made.get((program.knob("tensor_core"), variant))
+        return generator(program) if generator else None
 
     def generate_fused(self, program: GirProgram) -> Kernel:
         """Generate the CUDA kernel of a fused operator without products, a row nest (by `gir/cuda/generate.py`)."""

@@ -34,8 +34,8 @@ class Target(ABC):
     def generate(self, program: Program) -> Kernel:
         """Generate the kernel of a program of one loop nest; ValueError names the part that is not supported."""
 
-    def generate_pingpong(self, program: Program) -> Kernel | None:
-        """Generate the kernel of a program whose warps take turns at the tensor cores; None for a program without it."""
+    def generate_variant(self, program: Program, variant: str) -> Kernel | None:
+        """Generate another kernel of a program, one of `build.VARIANTS`; None for a program without it."""
         return None
 
     def generate_fused(self, program: GirProgram) -> Kernel:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gensor_gym import hardware, operators
-from gensor_gym.codegen.build import generate_pingpong
+from gensor_gym.codegen.build import generate_variant
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.cuda.dependent import dependent
 from gensor_gym.codegen.kernel import Kernel
@@ -46,7 +46,7 @@ def of(op: Operator, tile: list[int], block: list[int], hw: hardware.Hardware = 
     """The kernel of a convolution's schedule: tiles of n, k, p, q, and 128 bytes of channels a step."""
     chunk, step = DEPTHS[op.dtype]
     schedule = make_schedule(op, [*tile, chunk, 1, 1], [*block, step, 1, 1], tensor_core=2, **knobs)
-    kernel = generate_pingpong(op, schedule, hw)
+    kernel = generate_variant(op, schedule, hw, "pingpong")
     assert kernel is not None
     return kernel
 
@@ -125,7 +125,7 @@ def test_all_legal_schedules_have_a_kernel_or_none(op: Operator) -> None:
     rng, graph = np.random.default_rng(0), ConstructionGraph(op, H200, "extended")
     start, *_ = [one for one in map(Schedule, starts(graph.tables, graph.initial().row)[1:]) if one.knob("tensor_core") == 2]
     walked = [graph.random_schedule(rng, int(rng.integers(6, 50)), start) for _ in range(60)]
-    made = [generate_pingpong(op, one, replace(H200, units=units)) for one in walked for units in (132, 8)]
+    made = [generate_variant(op, one, replace(H200, units=units), "pingpong") for one in walked for units in (132, 8)]
     assert any(kernel is not None for kernel in made)
 
 
@@ -144,7 +144,7 @@ def random_kernel(rng: np.random.Generator) -> Kernel:
         knobs = {"stages": int(rng.integers(1, 6)), "raster": int(rng.choice([1, 4])), "cluster": int(rng.choice([1, 1, 2]))}
         schedule = wgmma_schedule(op, tile, block, **knobs)
         if ConstructionGraph(op, H200, "extended").is_legal(schedule):
-            kernel = generate_pingpong(op, schedule, PAIR)
+            kernel = generate_variant(op, schedule, PAIR, "pingpong")
             if kernel is not None:
                 return kernel
 
@@ -259,12 +259,11 @@ def test_few_tiles_and_split_sums_have_none() -> None:
     """Nor have schedules without wgmma, or operators of other machines."""
     half = operators.gemm(1024, 1024, 1024, dtype="float16")
     schedule = wgmma_schedule(half, [64, 128], [128, 128], stages=4)
-    assert generate_pingpong(half, schedule, H200) is None, "64 tiles, or 128 halves of them, for 132 multiprocessors"
-    assert generate_pingpong(half, schedule, replace(H200, units=100)) is not None
-    assert generate_pingpong(LARGE, wgmma_schedule(LARGE, [64, 128], [128, 128], split_k=2), H200) is None
+    assert generate_variant(half, schedule, H200, "pingpong") is None, "64 tiles, or 128 halves of them, for 132 multiprocessors"
+    assert generate_variant(half, schedule, replace(H200, units=100), "pingpong") is not None
+    assert generate_variant(LARGE, wgmma_schedule(LARGE, [64, 128], [128, 128], split_k=2), H200, "pingpong") is None
     plain = make_schedule(LARGE, [8, 8, 8], [64, 64, 16])
-    assert generate_pingpong(LARGE, plain, H200) is None and generate_pingpong(LARGE, plain, hardware.get("mi300x")) is None
-    assert generate_pingpong(LARGE, plain, hardware.get("host")) is None
+    assert not any(generate_variant(LARGE, plain, hardware.get(name), "pingpong") for name in ("h200", "mi300x", "host"))
 
 
 def test_what_the_schedule_says_stays_the_default() -> None:

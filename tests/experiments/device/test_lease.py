@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from agents.runs.journal import read_rows
 from experiments.device import lease
 from experiments.device.archive import build
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.build import operators_timed
 from experiments.device.archive.packed import Archive, described, kernel_of
-from experiments.device.stages import study
+from experiments.device.context import Context
+from experiments.device.stages import known, study
+from experiments.device.work import prebuilt
 from experiments.evidence.ship import write_rows
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
@@ -166,23 +169,35 @@ def test_operators_that_a_lease_has_timed_come_last(tmp_path: Path) -> None:
     assert operators_timed(tmp_path) == {"a"}
 
 
-def test_programs_come_again_with_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_come_again_as_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kernel once, in an arm of its own; what it takes is no time of the schedule's plain kernel."""
-    op = operators.gemm(2048, 2048, 512, dtype="bfloat16")
-    few, *several = (wgmma_schedule(op, tile, [128, 128], stages=stages) for tile, stages in (
+    half, full = operators.gemm(2048, 2048, 512, dtype="bfloat16"), operators.gemm(1024, 1024, 128)
+    few, *several = (wgmma_schedule(half, tile, [128, 128], stages=stages) for tile, stages in (
         ([64, 128], 4), ([128, 128], 4), ([64, 128], 3)))
-    plain = make_schedule(op, [8, 8, 8], [64, 64, 16])
-    monkeypatch.setattr(build, "read_operators", lambda: {"one": op})
-    monkeypatch.setattr(build, "fastest", lambda *given: [few, plain])
-    monkeypatch.setattr(build, "candidates", lambda *given: several)
-    building = build.Building(tmp_path)
+    plain, odd = make_schedule(full, [8, 8, 4], [64, 64, 16], vector=4), make_schedule(full, [2, 2, 1], [8, 8, 1])
+    drawn = {half: ([few, plain], several), full: ([plain, odd], [])}
+    monkeypatch.setattr(build, "read_operators", lambda: {"one": half, "two": full})
+    monkeypatch.setattr(build, "fastest", lambda op, *given: drawn[op][0])
+    monkeypatch.setattr(build, "candidates", lambda op, *given: drawn[op][1])
+    building = build.Building(tmp_path / "lease")
     build._known(building, "h100")
     rows = [row for row in building.proposals if row.get("arm")]
+    building.compile(1)
+    building.pack()
     building.close()
-    assert [(row["arm"], row["rank"]) for row in rows] == [
-        ("known", 1), ("known", 2), ("candidates", 1), ("candidates", 2), ("pingpong", 1),
-    ]
-    assert len({row["digest"] for row in rows}) == 5 and rows[-1]["schedule"] == str(few)
-    trial = {"operator": str(op), "schedule": str(few), "samples": [1.0], "status": "OK"}
-    write_rows(tmp_path / "known_trials.jsonl.gz", [trial, {**trial, "variant": "pingpong", "samples": [0.5]}])
-    assert list(build._trials(tmp_path / "known_trials.jsonl.gz")) == [(str(op), str(few), 1.0)]
+    assert [(row["operator"], row["arm"], row["rank"]) for row in rows] == [
+        *((str(half), *place) for place in (
+            ("known", 1), ("known", 2), ("candidates", 1), ("candidates", 2), ("pingpong", 1))),
+        *((str(full), *place) for place in (("known", 1), ("known", 2), ("producer", 1))),
+    ]  # fmt: skip
+    assert len({row["digest"] for row in rows}) == 8 and [rows[4]["schedule"], rows[7]["schedule"]] == [str(few), str(plain)]
+    monkeypatch.setattr(prebuilt, "Bench", lease_stages.InstantBench)
+    monkeypatch.setattr(study, "open_archive", lambda: Archive(tmp_path / "lease" / "carry", tmp_path / "scratch"))
+    known.run(Context(str(tmp_path), str(tmp_path / "scratch"), "one", 60.0, "h100", 0))
+    trials = {row["digest"]: row for row in read_rows(tmp_path / known.FILES[0])}
+    assert {row["arm"] for row in rows if row["digest"] in trials} == {"known", "candidates", "pingpong", "producer"}
+    assert all(trials[row["digest"]].get("variant") == (row["arm"] if row in (rows[4], rows[7]) else None) for row in rows)
+    write_rows(tmp_path / "known_trials.jsonl.gz", list(trials.values()))
+    assert {(op, text) for op, text, _ in build._trials(tmp_path / "known_trials.jsonl.gz")} == {
+        (row["operator"], row["schedule"]) for row in rows if row not in (rows[4], rows[7])
+    }

@@ -39,6 +39,14 @@ from gensor_gym.codegen.cuda.wgmma.plan import (
     WgmmaPlan,
     make_wgmma_plan,
 )
+from gensor_gym.codegen.cuda.wgmma.ring import (
+    declare_ring,
+    initialised_ring,
+    write_first_stage,
+    write_next_stage,
+    write_refill,
+    write_release,
+)
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store
 from gensor_gym.codegen.cuda.wgmma.store import first_column, first_row, write_pixel_origin, write_store
@@ -135,19 +143,12 @@ def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
-    out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
-    out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
-    out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
+    declare_ring(out)
     if plan.alternates:
         out.line("const unsigned turn = empty + STAGES * 8;  // of each consumer: the other one is done")
-    with out.block("if (threadIdx.x == 0)"):
-        with out.nest([Loop("stage", "STAGES")]):
-            out.line("barrier_init(full + stage * 8, 1);")
-            out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
+    with initialised_ring(out, plan.cluster):
         if plan.alternates:
             write_turn_barriers(out, WARPS)
-        out.line("fence_barrier_init();")
-    out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
     if plan.cluster > 1:
         out.line("const int rank = blockIdx.x % CLUSTER;")
     out.line(f"const int warpgroup = threadIdx.x / {WARPGROUP};")
@@ -159,17 +160,14 @@ def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
     out.line("if (threadIdx.x != 0) return;")
     for name in plan.mapped:
         out.line(f"prefetch_map({name}_map);")
-    out.line("int stage = 0;")
-    out.line("unsigned parity = 1;  // of the phase before the first, which counts as ended: every stage is free")
+    write_first_stage(out, parity=1)
     with _over_work(out, plan), _over_steps(out, plan):
         if isinstance(plan, ConvolutionPlan):
             write_window(out, plan)
         out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
-        out.line("const unsigned ready = full + stage * 8;")
-        out.line("barrier_wait(empty + stage * 8, parity);")
-        out.line(f"barrier_expect_bytes(ready, {'COPIED' if plan.copied_bytes < plan.stage_bytes else 'STAGE'}_BYTES);")
+        write_refill(out, "COPIED_BYTES" if plan.copied_bytes < plan.stage_bytes else "STAGE_BYTES")
         write_copies(out, plan)
-        _write_next_stage(out)
+        write_next_stage(out)
     out.line("return;")
 
 
@@ -183,8 +181,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     if plan.alternates:
         write_own_ring(out)
     else:
-        out.line("int stage = 0;")
-        out.line("unsigned parity = 0;")
+        write_first_stage(out, parity=0)
     with _over_work(out, plan, own=plan.alternates):
         out.line(f"{SCALARS[plan.op.accumulator].name} acc[ROW_BLOCKS][{plan.columns_text} / 2];")
         if plan.stages > 1:
@@ -196,7 +193,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
             write_hand_over(out)
         if plan.stages > 1:
             out.line("wgmma_wait<0>();")
-            _write_release(out, plan, "before")
+            write_release(out, plan.cluster, "before")
         if plan.alternates:
             write_skip(out)
         out.line()
@@ -268,33 +265,13 @@ def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None)
     out.line("wgmma_commit();")
     if plan.stages == 1:
         out.line("wgmma_wait<0>();")
-        _write_release(out, plan, "stage")
+        write_release(out, plan.cluster, "stage")
     else:
         out.line("wgmma_wait<1>();  // the products of the step before are done")
         if follows is not None:
-            _write_release(out, plan, "before", follows)
+            write_release(out, plan.cluster, "before", follows)
         out.line("before = stage;")
-    _write_next_stage(out)
-
-
-def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = "") -> None:
-    """Write the release of a stage of the ring by one warp to every block of the cluster.
-
-    An empty `condition` means always.
-    """
-    lanes = "lane < CLUSTER" if plan.cluster > 1 else "lane == 0"
-    arrive = "cluster_arrive(empty + {} * 8, lane)" if plan.cluster > 1 else "barrier_arrive(empty + {} * 8)"
-    out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
-
-
-def _write_next_stage(out: Writer) -> None:
-    """Write the step to the next stage of the ring.
-
-    The parity of its barriers changes whenever the ring starts over at its first stage.
-    """
-    with out.block("if (++stage == STAGES)"):
-        out.line("stage = 0;")
-        out.line("parity ^= 1;")
+    write_next_stage(out)
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from itertools import product
 
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.cuda.wgmma.plan import BARRIER_BYTES, WARPGROUP, WgmmaPlan
+from gensor_gym.codegen.cuda.wgmma.ring import with_deepest_ring
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS, column_step
 from gensor_gym.graph.structure import matrix_axes
 
@@ -41,8 +41,8 @@ def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> Wg
     """
     if program.knob("split_k") > 1:
         return None
-    plans = (plan_of(_with_stages(each, 1)) for each in _of_one_consumer(program))
-    rings = (_with_deepest_ring(plan, program.knob("stages")) for plan in plans)
+    plans = (plan_of(each.with_knobs(stages=1)) for each in _of_one_consumer(program))
+    rings = (with_deepest_ring(plan, program.knob("stages")) for plan in plans)
     return next((plan for plan in rings if plan.persistent), None)
 
 
@@ -67,17 +67,6 @@ def _of_one_consumer(program: Program) -> list[Program]:
             both = (tuple(tile.get(a, n) for a, n in enumerate(level)) for level in program.tiles)
             found.setdefault(1 / rows + 1 / columns, replace(program, tiles=tuple(both)))
     return [found[copied] for copied in sorted(found)]
-
-
-def _with_stages(program: Program, stages: int) -> Program:
-    return replace(program, knobs=tuple((name, stages if name == "stages" else value) for name, value in program.knobs))
-
-
-def _with_deepest_ring(plan: WgmmaPlan, stages: int) -> WgmmaPlan:
-    several = [replace(plan, program=_with_stages(plan.program, n)) for n in KNOBS[KNOB_INDEX["stages"]].available]
-    fitting = [one for one in several if one.shared_bytes <= plan.program.hardware.shared_per_block]
-    least = [one for one in fitting if one.stages <= stages][-1]
-    return [one for one in fitting if one.resident >= least.resident][-1]
 
 
 def write_turn_barriers(out: Writer, warps: int) -> None:

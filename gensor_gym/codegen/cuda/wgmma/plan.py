@@ -11,6 +11,7 @@ from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS, column_step, instruction_k, row_step, tensor_core_choices
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Access
 
 WARPGROUP = 128
@@ -163,14 +164,8 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Number of registers that a consumer's thread requests after the producer has released some; 0 if it gains none.
-
-        At first, a block's registers are divided evenly, in multiples of eight per thread.
-        """
-        even = min(255, self.program.hardware.registers_per_unit // (self.threads * self.resident) // 8 * 8)
-        rest = even * (self.num_consumers + 1) - PRODUCER_REGISTERS
-        asked = min(CONSUMER_REGISTERS, rest // self.num_consumers // 8 * 8)
-        return asked if asked > even > PRODUCER_REGISTERS else 0
+        """Number of registers that a consumer's thread requests after the producer has released some; 0 if it gains none."""
+        return requested_registers(self.program.hardware, self.num_consumers, self.resident)
 
     @property
     def cluster(self) -> int:
@@ -284,6 +279,17 @@ class ColumnRowsPlan(WgmmaPlan):
     def b_point_bytes(self) -> int:
         """Distance in bytes between the parts of B that successive wgmma instructions read: later elements of the same rows."""
         return self.depth * self.item
+
+
+def requested_registers(hw: Hardware, consumers: int, resident: int) -> int:
+    """Return the registers that a consumer's thread requests after the producer has released some; 0 if it gains none.
+
+    Consumers and the producer are warpgroups. At first, a block's registers are divided evenly, in multiples of eight per thread.
+    """
+    even = min(255, hw.registers_per_unit // ((consumers + 1) * WARPGROUP * resident) // 8 * 8)
+    rest = even * (consumers + 1) - PRODUCER_REGISTERS
+    asked = min(CONSUMER_REGISTERS, rest // consumers // 8 * 8)
+    return asked if asked > even > PRODUCER_REGISTERS else 0
 
 
 def aligned(offset: int) -> int:
