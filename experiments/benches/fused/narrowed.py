@@ -17,8 +17,8 @@ OBEYING = ("eager", "inductor", "openvino")
 def limits(side: str) -> dict[str, str]:
     """Return environment variables that limit the process of the library `side` to AVX2; none without $GENSOR_GYM_AVX2=1.
 
-    Where a process can hide instructions from itself, all libraries see a processor without AVX-512 (`narrowed.c`). Elsewhere those
-    of `OBEYING` get `VARIABLES`, and the process of another library ends at once and says why.
+    Where a process can hide instructions from itself, all libraries see a processor without AVX-512 (`narrowed.c`). Elsewhere
+    those of `OBEYING` get `VARIABLES`, and the process of another library ends at once and says why.
     """
     if not is_narrow():
         return {}
