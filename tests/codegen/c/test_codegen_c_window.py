@@ -343,7 +343,7 @@ def crowded(register: tuple[int, int, int], r: int = 3, hw: Hardware | None = No
 @pytest.mark.parametrize(
     ("made", "expected"),
     [(crowded((24, 2, 2)), True), (crowded((24, 1, 3)), True), (crowded((16, 2, 2)), False), (crowded((24, 2, 2), r=1), False),
-     (crowded((56, 2, 2), hw=machine(8)), False), (crowded((96, 1, 1)), False)],
+     (crowded((56, 2, 2), hw=machine(8), k=56), False), (crowded((96, 1, 1)), False)],
     ids=["12 sums", "9 sums", "8 sums", "no window", "32 registers", "one pixel"],
 )  # fmt: skip
 def test_elements_of_windows_are_loaded_again_where_registers_are_few(made: Program, expected: bool) -> None:
