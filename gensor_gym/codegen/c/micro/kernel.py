@@ -24,7 +24,7 @@ MAX_GUARDED = 128
 """Largest number of multiply-adds with guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
 FEW_REGISTERS, SPARE = 16, 8
 """Most vector registers of machines (AVX2) on which steps of a window load shared elements again, and the registers that sharing
-needs beside the accumulators.
+needs in addition to the accumulators.
 
 With 12 accumulators, compilers keep elements of the image for later steps and spill accumulators instead. On one thread of an
 Intel Xeon limited to AVX2, a convolution of 14x14 from 256 to 256 channels, 3x3, takes 0.78 of the time if they are loaded again.
