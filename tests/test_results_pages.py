@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
 H200 = ROOT / "results/h200/raw/2026-11-27"
 ZEN3 = ROOT / "results/host/networks_zen3_one_thread.jsonl"
+XEON_AVX2 = ROOT / "results/host/networks_intel_avx2_one_thread.jsonl"
 ZEN4_BFLOAT16 = ROOT / "results/host/networks_zen4_bfloat16_one_thread.jsonl"
 PEERS = {"eager": "torch eager", "inductor": "torch.compile"}
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -157,6 +158,20 @@ def test_networks_of_bfloat16_are_told_as_they_were_timed() -> None:
     for peer in ("eager", "inductor"):
         mean = math.exp(sum(math.log(row["over"][peer]["median"]) for row in rows) / len(rows))
         assert f"{mean:.2f} times as fast as {PEERS[peer]}" in page
+
+
+def test_networks_with_avx2_alone_are_told_as_they_were_timed() -> None:
+    page = (ROOT / "docs/results/processors.md").read_text(encoding="utf-8")
+    machine, *rows = (row for row in read_rows(XEON_AVX2) if row["kind"] != "all")
+    assert machine["avx2"] and len(rows) == 5 and not any(row["out_of_bounds"] or row["missing"] for row in rows)
+    over = {row["network"]: [f"{row['over'][peer]['median']:.2f}" for peer in (*PEERS, "onnxruntime")] for row in rows}
+    for row in rows:
+        if row["network"] in ("mobilenet_v2", "resnet50", "bert"):
+            assert f"| {1e3 * row['times']['ours']['median']:.3g} ms: {', '.join(over[row['network']])} |\n" in page
+    vgg11 = over["torchvision.models.vgg11(3,224,224)"][-1]
+    assert f"(ResNet-18: {over['resnet18'][-1]} of ONNX Runtime, VGG-11: {vgg11})" in page
+    status = (ROOT / "docs/results/status.md").read_text(encoding="utf-8")
+    assert f"{over['resnet50'][-1]} (Xeon) of ONNX Runtime" in status
 
 
 def test_networks_of_int8_are_told_as_they_were_timed() -> None:

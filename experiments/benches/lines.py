@@ -20,6 +20,7 @@ from agents.runs.settings import code_digest
 from experiments.comparison.retime import ticks
 from gensor_gym import operators
 from gensor_gym.cache.folders import VARIABLE
+from gensor_gym.hardware.cpuinfo import is_narrow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.devices.cpu import processor_name
@@ -52,14 +53,20 @@ class Lines:
 
 
 def machine() -> dict[str, object]:
-    """Describe the machine for a result line: processor, number of cores, load, date, and digest of the code."""
+    """Describe the machine for a result line: processor, number of cores, load, date, digest of the code, and `avx2`."""
     return {
         "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg()[0],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "code": code_digest(),
+        **avx2(),
     }
+
+
+def avx2() -> dict[str, bool]:
+    """Return {"avx2": True} if $GENSOR_GYM_AVX2 leaves the processor's AVX-512 unused, else nothing."""
+    return {"avx2": True} if is_narrow() else {}
 
 
 def calibration() -> float:

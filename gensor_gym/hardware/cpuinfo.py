@@ -43,7 +43,7 @@ class CpuInfo:
 def cpu_info() -> CpuInfo:
     """Describe the CPU of this machine. ValueError if $GENSOR_GYM_THREADS or $GENSOR_GYM_AVX2 has an invalid value."""
     model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
-    if narrow := _is_narrow(flags):
+    if narrow := _narrows(flags):
         flags = frozenset(flag for flag in flags if not flag.startswith(("avx512", "avx_vnni", "amx")))
     lanes, registers = vector_unit(flags, platform.machine())
     found, line = caches(Path("/sys/devices/system/cpu"), usable_cpus())
@@ -54,7 +54,7 @@ def cpu_info() -> CpuInfo:
     return CpuInfo(model, usable_cores(), lanes, registers, flags, sizes, described, line, memory, arch)
 
 
-def _is_narrow(flags: frozenset[str]) -> bool:
+def _narrows(flags: frozenset[str]) -> bool:
     """Whether $GENSOR_GYM_AVX2 asks to use AVX2 only. ValueError if it is neither 0 nor 1, or is 1 without AVX-512."""
     value = os.environ.get(NARROW, "").strip()
     if value not in ("", "0", "1"):
@@ -62,6 +62,11 @@ def _is_narrow(flags: frozenset[str]) -> bool:
     if value == "1" and "avx512f" not in flags:
         raise ValueError(f"${NARROW}=1: this processor has no AVX-512 to leave unused; unset it")
     return value == "1"
+
+
+def is_narrow() -> bool:
+    """Whether $GENSOR_GYM_AVX2 makes this machine's kernels use AVX2 only. ValueError if its value is invalid."""
+    return cpu_info().arch == WITHOUT_AVX512
 
 
 def usable_cpus() -> list[int]:

@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import numpy as np
 
 from agents.runs.calls import placed, seconds
 from agents.runs.settings import ROOT
+from experiments.benches.fused.narrowed import limits
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.table import fused_operator
@@ -135,12 +137,17 @@ class Lost(RuntimeError):
 class Side:
     """Process of one library, which answers one request at a time and otherwise waits."""
 
-    def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
-        """Start the process; `module` is the module that it runs, and `cache` the folder for code that Inductor compiles."""
+    def __init__(
+        self, name: str, threads: int, cache: Path, module: str = FUSED, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Start the process; `module` is the module that it runs, and `cache` the folder for code that Inductor compiles.
+
+        `more` are further environment variables.
+        """
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))), **more,
         }  # fmt: skip
         self.name, self._log = name, tempfile.TemporaryFile()
         self._process = subprocess.Popen(
@@ -223,12 +230,14 @@ def raced(
     """Start a process (a side) for each library of `names`, time their calls in rounds, and stop them.
 
     Return what `timed` returns, the `answers` of each side, the wrong outputs of other libraries (`out_of_bounds`), and why some
-    are `missing`. Raise Lost if our own side fails, takes too long or returns wrong outputs.
+    are `missing`. Raise Lost if our own side fails, takes too long or returns wrong outputs. If our kernels are limited to AVX2,
+    other libraries are too.
     """
     sides: dict[str, Side] = {}
     try:
         for name in names:
-            sides[name] = Side(name, asked["threads"], cache, module)
+            more = {} if name.partition("/")[0] == OURS else limits(name)
+            sides[name] = Side(name, asked["threads"], cache, module, more)
         answers, missing = prepared(sides, asked, limit)
         ways = {name: answer.pop("ways") for name, answer in answers.items()}
         found = timed(sides, ways, rounds, limit, enough)

@@ -25,7 +25,7 @@ from agents.runs.settings import code_digest, short_hash
 from agents.runs.sheets.cells import NOTHING, Cell, factor, spread
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import CALLED, INTO, OURS, Lost, raced
-from experiments.benches.lines import Lines, Steal, check_each, machine, once
+from experiments.benches.lines import Lines, Steal, avx2, check_each, machine, once
 from experiments.common.statistics import bootstrap
 from experiments.comparison.summary import interval, ratio
 from gensor_gym.dataflow.table import fused_operator, stand_in
@@ -132,6 +132,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     emit(kind="machine", threads=threads, versions=versions, rounds=settings.rounds, **machine())
     same = {name: settings[name] for name in ("strategy", "trials", "rounds")}
     same |= {"threads": threads, "peers": peers, "versions": versions, "code": code_digest(), "seed": config.seed}
+    same |= avx2()
     rows: list[dict[str, Any]] = []
     with Journal(folder / "fused" / "done.jsonl", ("key",), finite=True) as done:
         for text in stand_in() if settings.shapes is None else settings.shapes:

@@ -23,7 +23,7 @@ from agents.runs.sheets.cells import NOTHING, factor, spread
 from agents.runs.sheets.sheet import Sheet
 from experiments.benches.fused.race import CALLED, OURS, Lost, raced
 from experiments.benches.fused.suite import HEADLINE, PACKAGES, geometric_mean, versions_of
-from experiments.benches.lines import Lines, Steal, check_each, machine, once
+from experiments.benches.lines import Lines, Steal, avx2, check_each, machine, once
 from experiments.benches.networks.qualities import sheet as quality_sheet
 from experiments.benches.networks.qualities import timed_qualities
 from experiments.comparison.summary import interval, ratio
@@ -81,7 +81,7 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
 
     The row of a failed case has an `error`, and the next run times it again.
     """
-    same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
+    same = {name: value for name, value in asdict(settings).items() if name != "limit_s"} | avx2()
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
             key = short_hash([PROTOCOL, asdict(case), str(same), versions_of(case.sides, PEERS), code_digest()])

@@ -16,6 +16,7 @@ import pytest
 
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.c.micro.kernel import AGAIN
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.hardware.compiler import find_compiler
@@ -323,3 +324,74 @@ def test_a_copy_larger_than_the_last_cache_is_not_shared() -> None:
     kernel = generate_c(program(op, (8, 48, 1), (8, 48, 64), (64, 96, 512), pack_a=1, pack_b=1))
     assert "shared_" not in kernel.source
     assert kernel.workspace_bytes < 4 << 20
+
+
+def narrow(arch: str = "x86-64-v3") -> Hardware:
+    """A machine with AVX2: vectors of 8 float32, 16 registers."""
+    return dataclasses.replace(machine(8, arch), vector_registers=16)
+
+
+def crowded(register: tuple[int, int, int], r: int = 3, hw: Hardware | None = None, **sizes: int) -> Program:
+    """A convolution with lanes along channels, whose register tile has so many channels, rows and columns of pixels."""
+    size = dict(n=1, c=6, h=10, w=11, k=40, padding=r // 2) | sizes
+    tile = (1, *register)
+    op = operators.conv2d(r=r, s=r, **size).with_epilogue("bias", "relu")
+    levels = (*tile, 1, r, 1), (*tile, size["c"], r, r), (*tile, size["c"], r, r)
+    return program(op, *levels, hw=hw or narrow(), convolution=1, pack_a=1, pack_b=1, unroll=4)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(crowded((24, 2, 2)), True), (crowded((24, 1, 3)), True), (crowded((16, 2, 2)), False), (crowded((24, 2, 2), r=1), False),
+     (crowded((56, 2, 2), hw=machine(8), k=56), False), (crowded((96, 1, 1)), False)],
+    ids=["12 sums", "9 sums", "8 sums", "no window", "32 registers", "one pixel"],
+)  # fmt: skip
+def test_elements_of_windows_are_loaded_again_where_registers_are_few(made: Program, expected: bool) -> None:
+    assert (AGAIN in generate_c(made).source) == expected
+
+
+@pytest.mark.as_shipped
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads assembly of x86-64")
+def test_loading_again_keeps_sums_in_registers(tmp_path: Path) -> None:
+    """Vectors that gcc 12 keeps on the stack in a loop: 80 of a tile of 12 sums before, 32 after."""
+    found, source, compiler = [], tmp_path / "kernel.c", find_compiler()
+    text = generate_c(crowded((24, 2, 2), c=64, k=48, h=14, w=14)).source
+    for each in (text, text.replace(AGAIN, "")):
+        source.write_text(each)
+        line = [*compiler.command, *compiler.flags("x86-64-v3", 8, shared=False), "-fPIC", "-S", str(source), "-o", "-"]
+        made = subprocess.run(line, check=True, timeout=60, capture_output=True, text=True).stdout
+        found.append(len(re.findall(r"%ymm.*\(%rsp\)|\(%rsp\).*%ymm", made)))
+    assert 2 * found[0] <= found[1] or found[1] <= 8
+
+
+def crowded_program(seed: int) -> Program | None:
+    """A random convolution on a machine with AVX2, with 9 to 14 sums; None for a window larger than its image."""
+    rng = random.Random(seed)
+    register = rng.choice([(24, 2, 2), (24, 1, 4), (16, 2, 3), (16, 1, 6), (40, 1, 2), (16, 7, 1), (20, 2, 2)])
+    sizes = dict(n=rng.choice((1, 2)), c=rng.choice((1, 3, 8)), h=rng.randint(3, 15), w=rng.randint(3, 15), k=rng.randint(1, 60))
+    more = dict(stride=rng.choice((1, 1, 2)), dilation=rng.choice((1, 1, 2)), padding=rng.randint(0, 2))
+    arch = "x86-64-v3" if platform.machine() == "x86_64" else "native"
+    try:
+        return crowded(register, rng.choice((2, 3, 3, 5)), narrow(arch), **sizes, **more)
+    except ValueError:
+        return None
+
+
+@pytest.mark.skipif(cpu_info().lanes < 8, reason="kernels are compiled for AVX2")
+@pytest.mark.parametrize("seeds", thorough_but([range(7500, 7512), range(7512, 7560)], range(7500, 7512)))
+def test_windows_with_few_registers(seeds: range) -> None:
+    made = [p for p in map(crowded_program, seeds) if p is not None]
+    assert len(made) > len(seeds) // 2
+    check(made, 1, 2)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(cpu_info().lanes < 8, reason="kernels are compiled for AVX2")
+def test_windows_with_few_registers_between_guard_pages() -> None:
+    in_a_process_of_its_own(__name__, "run_crowded_between_guard_pages(range(7500, 7520))")
+
+
+def run_crowded_between_guard_pages(seeds: range) -> None:
+    """Run the crowded convolutions of seeds on tensors at the edge of accessible memory, and compare."""
+    for kernel in compiled(p for p in map(crowded_program, seeds) if p is not None):
+        run_kernel_between_guard_pages(kernel)
