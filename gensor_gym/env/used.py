@@ -16,7 +16,7 @@ from gensor_gym.measure.devices.energy import METERS
 from gensor_gym.measure.measurement import Measurement, Status
 
 UNITS = {"energy_j": 100.0, "cycles": 1e9, "instructions": 1e9, "cache_misses": 1e6}
-"""Use per second of which an observation is the base-10 logarithm: watts, and events per second."""
+"""An observation is the base-10 logarithm of the use per second over this one: 100 W, and events per second."""
 
 
 def used_per_call(measurement: Measurement) -> dict[str, float]:
