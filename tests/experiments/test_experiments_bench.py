@@ -57,7 +57,7 @@ TINY = {
         "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
         "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
-    "clocks": ["clocks.operators=[gemm(m=32, n=24, k=16)]", "clocks.trials=2"],
+    "clocks": ["clocks.operators=[gemm(m=192, n=160, k=128)]", "clocks.trials=2"],
     "static": [], "graphnet": [],  # it needs a clone: test_graphnet.py
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
