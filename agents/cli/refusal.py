@@ -42,6 +42,8 @@ def users_errors() -> tuple[type[Exception], ...]:
 def one_line(error: BaseException) -> str:
     """Return an error's text on one line. Unprintable characters, which may come from a file, become question marks."""
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and text == f"No module named '{error.name}'":
+        text += ": pip install 'gensor_gym[lab]' brings what most commands need"
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
 

@@ -17,9 +17,12 @@ def operator_of(file: str | os.PathLike[str]) -> Operator:
     """Return the operator that computes a file's module for its inputs. Weights are inputs, in the layout of the operator.
 
     The file runs with your rights. ValueError if it lacks a name, if the front end does not cover the module, or if the module
-    needs another kernel, except for the layout of weights.
+    needs another kernel, except for the layout of weights. ImportError without torch.
     """
-    from gensor_gym.frontends.torch_export import from_torch
+    try:
+        from gensor_gym.frontends.torch_export import from_torch
+    except ModuleNotFoundError as error:
+        raise ImportError(f"a file of KernelBench needs {error.name}: pip install 'gensor_gym[lab]'") from error
 
     found = runpy.run_path(os.fspath(file))
     if missing := [name for name in NAMES if name not in found]:

@@ -1,8 +1,12 @@
-"""`Kernel-v0` as an environment of `verifiers` 0.4: each reply of the model is an action.
+r"""`Kernel-v0` as an environment of `verifiers` 0.4: each reply of the model is an action.
 
 `KernelEnv` plays an episode with the model, and the trace's reward is the sum of the episode's rewards. The action is the last
-code block of a reply, or the whole reply without one. Install `verifiers` into an environment of its own, without the extra `lab`
-and without `constraints.txt`: it needs another antlr4 than Hydra.
+code block of a reply, or the whole reply without one. Install it into an environment of its own, without the extra `lab` and
+without `constraints.txt`, because it needs another antlr4 than Hydra; and run it in a subprocess, not in a sandbox of others:
+
+    pip install -e . verifiers uv
+    PYTHONPATH=docs/examples vf-eval verifiers_env --no-push -m MODEL --client.base-url URL --client.api-key-var NAME \
+        --env.player.runtime.type subprocess --env.player.harness.id null
 """
 
 from __future__ import annotations

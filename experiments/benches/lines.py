@@ -8,10 +8,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agents import get_strategy
 from agents.optimizer import run
@@ -29,6 +30,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 LOOP = 200_000
+Item = TypeVar("Item")
 
 
 class Lines:
@@ -114,6 +116,18 @@ def once(done: Journal, key: str, make: Callable[..., dict[str, Any]], *of: Any)
             return row
         done.add({"key": key, **row})
     return {name: value for name, value in done.rows[key].items() if name != "key"}
+
+
+def in_turn(ways: Mapping[str, Callable[[Item], object]], items: Sequence[Item]) -> dict[str, list[float]]:
+    """Do each item in every way, each time in another order of the ways. Return the seconds of each way, in the items' order."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    orders = list(permutations(ways))
+    for number, item in enumerate(items):
+        for name in orders[number % len(orders)]:
+            begin = time.perf_counter()
+            ways[name](item)
+            seconds[name].append(time.perf_counter() - begin)
+    return seconds
 
 
 @contextmanager

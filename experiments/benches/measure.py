@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.benches.lines import Lines, Steal, calibration, empty_cache, machine
+from experiments.benches.lines import Lines, Steal, calibration, empty_cache, in_turn, machine
 from experiments.comparison.summary import interval
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
@@ -97,17 +98,13 @@ def _episodes(settings: DictConfig, space: str, hw: Hardware, seed: int, emit: L
 def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: int, emit: Lines) -> None:
     """Time the same kernels in an isolated and in an ordinary worker process, alternately; emit both times and their ratio."""
     workers = {name: WorkerProcess(cpu_backend().name, shut_in=name == "on") for name in ("off", "on")}
-    seconds: dict[str, list[float]] = {name: [] for name in workers}
     backend = cpu_backend()
     try:
         made = backend.compile([k for k in (make_kernel(op, s, hw) for s in schedules) if not isinstance(k, Measurement)])
         built = [item for item in made if isinstance(item, Built)]
-        for number in range(rounds + 1):  # round 0, which starts the workers, does not count
-            for item in built:
-                for name in sorted(workers, reverse=number % 2 == 1):
-                    begin = time.perf_counter()
-                    backend.local.time(workers[name], Trial(item.kernel, hw.units, 0.0), item)
-                    seconds[name] += [time.perf_counter() - begin] if number else []
+        ways = {name: partial(_time, backend, worker, hw) for name, worker in workers.items()}
+        in_turn(ways, built)  # starts the workers
+        seconds = in_turn(ways, built * rounds)
     finally:
         for worker in workers.values():
             worker.close()
@@ -116,6 +113,10 @@ def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: in
         kind="isolation", operator=str(op), trials=len(ratios), trial_s={name: _middle(s) for name, s in seconds.items()},
         trials_per_second={name: len(s) / sum(s) for name, s in seconds.items()}, ratio=interval(ratios.tolist()),
     )  # fmt: skip
+
+
+def _time(backend: NativeBackend, worker: WorkerProcess, hw: Hardware, item: Built) -> None:
+    backend.local.time(worker, Trial(item.kernel, hw.units, 0.0), item)
 
 
 def _middle(values: list[float]) -> float | None:

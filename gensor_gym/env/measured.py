@@ -48,6 +48,8 @@ class FinalReward:
         self.name = "analytic" if self.backend is None else self.backend.name
         self.hardware = hardware
         self.pooled = timing == "pooled"
+        self.last: Measurement | None = None
+        """Of the program that was measured last, or looked up."""
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
         """`id(graph)` -> (graph, its proved optimum). The graph stays alive, so that no other graph gets its id."""
@@ -69,6 +71,7 @@ class FinalReward:
             graph = graphs[place]
             known = self.regret(graph, rows[place], latencies[place])
             found[place] = reward(graph, measurement), facts(measurement, known)
+            self.last = measurement
         return found
 
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:

@@ -20,7 +20,7 @@ from experiments.benches.bench import bench, suites
 from experiments.benches.environment import parts
 from experiments.benches.environment.start import COLD, start_of
 from experiments.benches.environment.start_process import PHASES
-from experiments.benches.lines import Lines
+from experiments.benches.lines import Lines, in_turn
 from experiments.benches.networks.profile import sheet
 from experiments.benches.networks.suite import overall
 from experiments.benches.static import COLUMNS, page
@@ -57,6 +57,7 @@ TINY = {
         "measure.compile.operators=[gemv(m=64, k=48)]", "measure.episodes.operator=gemm(m=32, n=24, k=16)",
         "measure.episodes.environments=2", "measure.episodes.seconds=2", "measure.episodes.spaces=[gensor]",
     ],  # fmt: skip
+    "clocks": ["clocks.operators=[gemm(m=192, n=160, k=128)]", "clocks.trials=2"],
     "static": [], "graphnet": [],  # it needs a clone: test_graphnet.py
     "model": [
         "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
@@ -250,6 +251,27 @@ def test_measure(tmp_path: Path) -> None:
     assert compiled["kernels"] + compiled["failed"] <= 2 and compiled["kernels"] == compiled_all["kernels"]
     assert compiled["largest_s"] == compiled_all["largest_s"] >= compiled_all["median_s"] > 0.01
     assert compiled_all["over_limit"] == 0
+
+
+@pytest.mark.thorough
+def test_clocks(tmp_path: Path) -> None:
+    """Every clock measures the same two programs; those of other clocks are not found compiled."""
+    (row,) = run_suite("clocks", tmp_path)
+    names = {"shared", "inside", "outside"}
+    assert row["statuses"] == {name: {"OK": 2} for name in names} and row["trials"] == 2
+    for name, rate in row["trials_per_second"].items():
+        assert rate == pytest.approx(1 / row["trial_s"][name])  # the median of two is their mean
+        assert 0 < row["kernel_s"][name] < row["trial_s"][name]
+    assert {name: over["low"] <= over["median"] <= over["high"] for name, over in row["over"].items()} == dict.fromkeys(
+        names - {"outside"}, True
+    )
+
+
+def test_ways_take_turns() -> None:
+    """Every way does every item, in every order of the ways."""
+    done: list[str] = []
+    seconds = in_turn({"a": lambda item: done.append(f"a{item}"), "b": lambda item: done.append(f"b{item}")}, [0, 1])
+    assert done == ["a0", "b0", "b1", "a1"] and {name: len(found) for name, found in seconds.items()} == {"a": 2, "b": 2}
 
 
 @pytest.mark.thorough

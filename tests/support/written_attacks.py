@@ -45,13 +45,17 @@ static const unsigned char code[] __attribute__((section(".text.raw"))) = {
 
 
 class Attack(NamedTuple):
-    """A source's parts, and what becomes of it. `later` follows the product, which it may call."""
+    """A source's parts, and what becomes of it. `later` follows the product, which it may call.
+
+    `or_else` is the other status where C leaves the outcome open, and processors differ.
+    """
 
     body: str
     status: Status
     words: str = ""
     helpers: str = ""
     later: str = ""
+    or_else: Status | None = None
 
 
 WRONG, CRASHED, ILLEGAL, OK, TIMEOUT = Status.WRONG_ANSWER, Status.CRASHED, Status.ILLEGAL, Status.OK, Status.TIMEOUT
@@ -187,7 +191,7 @@ ATTACKS = {
     "writes behind its output": Attack("gemm(a, b, c); c[1920 + 512] = 1;", CRASHED, "SIGSEGV"),
     "jumps back into an earlier call": Attack(
         "if (calls++ == 0) __builtin_setjmp(frame); else __builtin_longjmp(frame, 1); gemm(a, b, c);",
-        WRONG, helpers=f"{KEPT} static void *frame[5];",
+        WRONG, helpers=f"{KEPT} static void *frame[5];", or_else=CRASHED,
     ),
     "never ends": Attack("for (volatile int i = 0;; i = 1) {}", TIMEOUT, "stage verify"),
     "never loads": Attack("", TIMEOUT, "stage load", "__attribute__((constructor)) static void f(void) { for (;;) {} }"),

@@ -64,33 +64,37 @@ async function go(address, history_entry, clicked = null, again = false) {
     refuse(answer.body);
     return false;
   }
+  const listing = playing === null ? null : await text("/code?" + query_of(answer.body)).catch(() => null);
+  if (number !== latest) return false;
   show(answer.body, history_entry);
+  put(query(), listing);
   if (clicked !== null) requestAnimationFrame(() => setTimeout(() => performance.measure("click to view", { start: clicked }), 0));
   return true;
 }
 
-// Fetch the code of the shown state; while a walk plays, of as many states as time allows. Code of another state is faint.
+const query_of = (html) => new DOMParser().parseFromString(html, "text/html").getElementById("state").dataset.query;
+
+// Fetch the code of the shown state. Code of another state is faint. A walk that plays shows each state with its code.
 let code_timer = null;
 function follow() {
   mark();
-  if (code_timer !== null && playing !== null) return;
   clearTimeout(code_timer);
+  if (playing !== null) return;
   code_timer = setTimeout(async () => {
     const asked = query();
-    const answer = await text("/code?" + asked).catch(() => null);
-    code_timer = null;
-    if (answer === null || answer.status === 204) return;
-    if (asked !== query()) {
-      follow();
-      if (playing === null) return;
-    }
-    const pane = at("code");
-    pane.innerHTML = answer.body;
-    pane.dataset.query = asked;
-    mark();
-    const changed = pane.querySelector(".changed");
-    if (changed) pane.scrollTop = Math.max(0, changed.offsetTop - pane.clientHeight / 3);
-  }, playing === null ? 60 : 200);
+    put(asked, await text("/code?" + asked).catch(() => null));
+  }, 60);
+}
+
+// Show the answer of /code to a query, unless there is none or another state is shown.
+function put(asked, answer) {
+  if (answer === null || answer.status === 204 || asked !== query()) return;
+  const pane = at("code");
+  pane.innerHTML = answer.body;
+  pane.dataset.query = asked;
+  mark();
+  const changed = pane.querySelector(".changed");
+  if (changed) pane.scrollTop = Math.max(0, changed.offsetTop - pane.clientHeight / 3);
 }
 
 function mark() {
@@ -109,10 +113,7 @@ const pace = () => Math.pow(2, Number(at("speed").value));  // steps a second
 
 async function run() {
   const begun = performance.now();
-  if (!(await step("replaceState")) || at("state").dataset.state === "finished") {
-    pause();
-    return;
-  }
+  if (!(await step("replaceState")) || at("state").dataset.state === "finished") return pause();
   if (playing !== null) playing = setTimeout(run, Math.max(0, 1000 / pace() - (performance.now() - begun)));
 }
 
@@ -165,7 +166,7 @@ at("task").addEventListener("submit", (event) => {
 });
 
 at("speed").addEventListener("input", () => {
-  at("speed-said").textContent = `${Number(pace().toPrecision(2))} steps a second`;
+  at("speed-said").textContent = `${Number(pace().toPrecision(2))} steps/s`;
 });
 
 window.addEventListener("popstate", () => {

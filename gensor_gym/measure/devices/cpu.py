@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import os
 import platform
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,8 @@ from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
 from gensor_gym.measure.devices.buffers import GuardedBuffer, written_outside
-from gensor_gym.measure.devices.energy import Rapl
+from gensor_gym.measure.devices.energy import Rapl, energy
+from gensor_gym.measure.isolation.counters import VARIABLE, Counters
 from gensor_gym.measure.workers.affinity import pinned
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
@@ -38,7 +40,7 @@ class CpuDevice:
     def __init__(self) -> None:
         """Compile and load the drift anchor (a fixed kernel that is timed every few trials) before any other kernel is loaded."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
-        self._rapl = Rapl()
+        self._rapl, self._counters = Rapl(), Counters(os.environ.get(VARIABLE, ""))
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
         self._operator: Computation | None = None
@@ -70,9 +72,9 @@ class CpuDevice:
             raise ValueError(f"{op}: torch has no one operation that is timed beside a fused operator; see `suite=fused`")
         return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
 
-    def joules(self) -> float | None:
-        """Return the energy of the processor's packages, idle cores included, by RAPL; None if it cannot be read."""
-        return self._rapl.joules()
+    def meters(self) -> dict[str, float]:
+        """Return the energy of the processor's packages, idle cores included, and the counts of this process's threads."""
+        return energy(self._rapl.joules()) | self._counters.read()
 
     def steady(self) -> AbstractContextManager[None]:
         """Return a context that keeps the calling thread on one CPU."""

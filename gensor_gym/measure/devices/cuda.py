@@ -25,6 +25,7 @@ from gensor_gym.measure.answers.fused import FusedDraw, downloaded_fused, fused_
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
+from gensor_gym.measure.devices.energy import energy
 from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.devices.nvml import Nvml
 from gensor_gym.measure.workers.requests import Built
@@ -223,9 +224,9 @@ class CudaDevice:
             raise ValueError(f"{op}: torch has no one operation that is timed beside a fused operator; see stage `fused`")
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
-    def joules(self) -> float | None:
-        """Return the energy of the whole GPU, by NVML; None if it cannot be read."""
-        return self.nvml.joules()
+    def meters(self) -> dict[str, float]:
+        """Return the energy of the whole GPU, by NVML."""
+        return energy(self.nvml.joules())
 
     def steady(self) -> AbstractContextManager[None]:
         """Return a context that does nothing, because events on the device measure the time."""

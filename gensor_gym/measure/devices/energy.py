@@ -1,13 +1,17 @@
-"""Energy that the processor's packages have used, from the counters of RAPL (Running Average Power Limit) that Linux shows."""
+"""Growth of meters during some work, and the energy of the processor's packages by RAPL (Running Average Power Limit)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from gensor_gym.measure.isolation.counters import EVENTS
+
 Found = TypeVar("Found")
+METERS = ("energy_j", *EVENTS)
+"""Conditions of a trial that say what its sampling has used: joules of the whole device, and events of the worker's threads."""
 PLACE = Path("/sys/devices/virtual/powercap")
 """Folder of the kernel's power capping framework. Its files are often readable by the administrator only."""
 
@@ -40,15 +44,21 @@ class Rapl:
         return sum(count + turns * (span or 0) for count, turns, span in zip(known, self._turns, self._ranges, strict=True)) / 1e6
 
 
-def metered(joules: Callable[[], float | None], work: Callable[[], Found]) -> tuple[Found, dict[str, object]]:
-    """Do some work; return its result, and the conditions `energy_j` (joules meanwhile) and `energy_s` (its seconds).
+def metered(meters: Callable[[], Mapping[str, float]], work: Callable[[], Found]) -> tuple[Found, dict[str, object]]:
+    """Do some work; return its result, and as conditions the growth of each meter meanwhile and `metered_s`, its seconds.
 
-    Without a reading before and after, there are no conditions.
+    A meter that cannot be read before or after is left out. Without meters there are no conditions.
     """
-    before, began = joules(), time.monotonic()
+    before, began = meters(), time.monotonic()
     found = work()
-    seconds, after = time.monotonic() - began, joules()
-    return found, {} if before is None or after is None else {"energy_j": after - before, "energy_s": seconds}
+    seconds, after = time.monotonic() - began, meters()
+    used: dict[str, object] = {name: after[name] - before[name] for name in METERS if name in before and name in after}
+    return found, used | {"metered_s": seconds} if used else {}
+
+
+def energy(joules: float | None) -> dict[str, float]:
+    """Return a reading of energy as that of a meter; none if it is None."""
+    return {} if joules is None else {"energy_j": joules}
 
 
 def _text(path: Path) -> str:

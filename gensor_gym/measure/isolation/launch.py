@@ -82,6 +82,9 @@ def main(rules: str, arguments: list[str]) -> None:
     if "command" in given:
         become_tool(**given)
     script = given.pop("script", "")
+    if not script:
+        counters = _neighbour("counters")
+        os.environ[counters.VARIABLE] = counters.opened()
     os.environ[ISOLATED_BY] = shut_in(**given) if rules else ""
     sys.argv = [script or WORKER, *arguments]
     if script:

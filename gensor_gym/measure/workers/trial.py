@@ -111,8 +111,8 @@ class Device(Protocol):
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
         """Return torch's kernel on this device with a draw's inputs. ValueError for a kind that the device does not have."""
 
-    def joules(self) -> float | None:
-        """Return the energy that the device has used since a fixed time in the past; None if it cannot be read."""
+    def meters(self) -> dict[str, float]:
+        """Return what the device has used since a fixed time in the past, by names of `energy.METERS`: those it can read."""
 
     def steady(self) -> AbstractContextManager[None]:
         """Return the context in which kernels are timed; on a CPU it keeps the calling thread on one core."""
@@ -185,8 +185,8 @@ def _measure(
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
         loaded.poison()
-        (samples, calls), energy = metered(device.joules, partial(take_samples, loaded.time, request.rules, called=len(before)))
-        conditions = _conditions(loaded, request, calls) | energy | (device.anchor.conditions() if device.anchor else {})
+        (samples, calls), used = metered(device.meters, partial(take_samples, loaded.time, request.rules, called=len(before)))
+        conditions = _conditions(loaded, request, calls) | used | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")

@@ -252,3 +252,12 @@ def test_commands_end_in_results(name: str, by: str, home: Path, tmp_path: Path)
     assert not [line for line in said.splitlines() if line.strip() and not line.startswith(NO_NEWS)], done.stderr
     assert not list(home.iterdir())
     assert {path.name for path in kept.iterdir()} >= KEPT[name]
+
+
+def test_a_missing_package_names_the_extra(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), refusals():
+        raise ModuleNotFoundError("No module named 'rich'", name="rich")
+    assert capsys.readouterr().err == "No module named 'rich': pip install 'gensor_gym[lab]' brings what most commands need\n"
+    with pytest.raises(SystemExit), refusals():
+        raise ImportError("it needs ray: pip install 'gensor_gym[ray]'")
+    assert capsys.readouterr().err == "it needs ray: pip install 'gensor_gym[ray]'\n"

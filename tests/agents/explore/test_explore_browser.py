@@ -55,18 +55,38 @@ setInterval(() => {
 """Which state's code is shown, whether it is that of the state shown, and whether it is faint: every 10 ms."""
 
 
-def test_code_keeps_up_while_a_walk_is_played_and_is_faint_where_it_does_not(driver: webdriver.Chrome, url: str) -> None:
+def test_code_is_that_of_the_shown_state_while_a_walk_is_played(driver: webdriver.Chrome, url: str) -> None:
     driver.get(f"{url}?{Address('gemm(m=512, n=512, k=512)', 'h200').query()}")
     ready(driver)
     driver.execute_script(WATCH)
     driver.execute_script("const s = document.getElementById('speed'); s.value = 3; s.dispatchEvent(new Event('input'))")
     driver.find_element(By.ID, "run").click()
     time.sleep(4)
+    seen = driver.execute_script("return window.seen")
     driver.find_element(By.ID, "run").click()
     ready(driver)
-    seen = driver.execute_script("return window.seen")
     assert len({query for query, _, _ in seen}) >= 5
-    assert all(stale != same for _, same, stale in seen)
+    assert all(same and not stale for _, same, stale in seen)
+
+
+ABOVE_THE_FOLD = """
+const boxes = ["#state .latency", "#state .moves li", "#state .tiles svg", "#code tr:nth-child(5) .number"].map(
+  (name) => document.querySelector(name).getBoundingClientRect());
+return boxes.map((box) => box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth);
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_state_actions_and_code_are_seen_without_scrolling(driver: webdriver.Chrome, url: str, width: int) -> None:
+    resize(driver, width, 800)
+    try:
+        for task in (Address("gemm(m=512, n=512, k=512)", "h200", "extended"), TASK):
+            driver.get(f"{url}?{task.query()}")
+            ready(driver)
+            assert all(driver.execute_script(ABOVE_THE_FOLD))
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    finally:
+        resize(driver, 1400, 1000)
 
 
 def test_a_walk_is_played_undone_measured_and_found_again(driver: webdriver.Chrome, url: str) -> None:

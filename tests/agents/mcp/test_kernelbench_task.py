@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +61,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("class Model: pass")
     with pytest.raises(ValueError, match="has no get_inputs, get_init_inputs"):
         operator_of(tmp_path / "task.py")
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gensor_gym.frontends.torch_export", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"needs torch: pip install 'gensor_gym\[lab\]'"):
+        operator_of(tmp_path / "none.py")

@@ -185,7 +185,9 @@ from types import SimpleNamespace
 sys.path.insert(0, {folder!r})
 import launch
 landlock = SimpleNamespace(no_new_privileges=lambda: True, restrict=lambda *paths: False)
-launch._neighbour = lambda name: landlock if name == "landlock" else SimpleNamespace(restrict=lambda: {seccomp})
+launch._neighbour = lambda name: landlock if name == "landlock" else SimpleNamespace(
+    restrict=lambda: {seccomp}, VARIABLE="GENSOR_GYM_COUNTERS", opened=lambda: ""
+)
 del sys.path[0]
 launch.main(sys.argv[1], sys.argv[2:])
 """
