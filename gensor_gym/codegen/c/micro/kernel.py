@@ -5,6 +5,9 @@ An interior variant has no guards, edge variants guard their accesses.
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
@@ -22,6 +25,8 @@ MAX_UNROLLED = 512
 """Largest number of multiply-adds in an unrolled loop body, since compile time grows with it."""
 MAX_GUARDED = 128
 """Largest number of multiply-adds with guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
+
+_AGAIN = '__asm__ volatile("" ::: "memory"); /* elements that several taps read are read again */'
 
 
 def parameters(plan: LoopPlan) -> list[str]:
@@ -141,6 +146,8 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
     plan = reader.plan
     if not order:
+        if _reads_again(reader, unrolls):
+            lines.add(_AGAIN)
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
         return
     if written_out(plan, order, unrolls) == order:
@@ -164,6 +171,35 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
         ask_ahead(lines, reader, axis)
         _reduction(lines, reader, inner, unrolls)
+
+
+def _reads_again(reader: Reader, unrolls: dict[int, int]) -> bool:
+    """Return whether every tap of a window broadcasts all its elements, although other taps broadcast some of them, too.
+
+    Compilers keep such an element in a register from tap to tap. They then spill accumulators if registers are few. If the loop
+    over taps is not unrolled, they move elements between registers in every step.
+    """
+    plan, extents = reader.plan, reader.plan.op.extents
+    near: list[int] = []  # loops whose steps a compiler sees together
+    for a in reversed([a for a in _reduce_order(plan) if extents[a] > 1]):
+        near.append(a)
+        if unrolls[a] < extents[a]:
+            break
+    for read in plan.reads:
+        # Guards at an edge and conversions of 16-bit floats cost more than the lack of registers.
+        if read.lane_stride or read.dtype != "float32" or (reader.edge and read.packing is None):
+            continue
+        starts = {sum(map(operator.mul, read.strides, row)) for row in plan.rows}
+        taps = [a for a in near if len(_reached(starts, read, a, extents[a])) < len(starts) * extents[a]]
+        elements = functools.reduce(lambda found, a: _reached(found, read, a, extents[a]), taps, starts)
+        held = (len(plan.rows) + 1) * len(plan.chunks) + len(elements)
+        if taps and (held > plan.program.hardware.vector_registers or any(unrolls[a] < extents[a] for a in taps)):
+            return True
+    return False
+
+
+def _reached(starts: set[int], read: Operand, axis: int, extent: int) -> set[int]:
+    return {start + read.strides[axis] * i for start in starts for i in range(extent)}
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
