@@ -277,7 +277,7 @@ def _scatter(lines: Lines, reader: Reader) -> None:
 
 
 def _runs(reader: Reader) -> list[tuple[int, int]]:
-    """Cut a line of float32 results that are adjacent in memory into runs (`columns.cover`); none if they are stored otherwise."""
+    """Cut a line of adjacent float32 results into runs (`columns.cover`); empty if they are stored otherwise."""
     plan, last = reader.plan, reader.plan.op.spatial[-1]
     plain = plan.output.dtype == "float32" and plan.accumulator == "float" and plan.output.strides[last] == 1
     if not plain or last == plan.vector or any(reader.sticks_out(a) for a in plan.op.spatial):
