@@ -22,9 +22,8 @@ VECTORS = 4
 LEAST = 12
 """Smallest number of accumulators of a register tile: its multiply-adds hide one another's latency and share their loads."""
 
-OF_LINES, SHORTEST = 2, 4
-"""Number of vectors of channels of a program of `fills_lines`, so that an element of the image serves two multiply-adds, and its
-smallest number of pixels of a line: shorter lines are not stored by turning registers (`codegen.c.elements.columns`)."""
+OF_LINES = 2
+"""Number of vectors of channels of a program of `fills_lines`, so that an element of the image serves two multiply-adds."""
 
 
 def filled_registers(graph: ConstructionGraph) -> np.ndarray:
@@ -56,14 +55,15 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
 
 
 def fills_lines(graph: ConstructionGraph, schedule: Schedule) -> bool:
-    """Return whether register tiles of two vectors of channels and of whole lines of pixels, or equal parts, fill the registers.
+    """Return whether a register tile has two vectors of channels and one line of pixels, whole or an equal part, of enough pixels.
 
-    No pixel is then computed twice. The model does not know that lines of pixels are stored by turning registers.
+    No pixel is then computed twice, and neighbouring taps share the elements of their lines. The model does not know of this, nor
+    that lines are stored by turning registers.
     """
     op, lanes = graph.operator, graph.hardware.lanes
     channel, columns = (slot_of(axis, len(op.spatial)) for axis in (op.channel_axis, op.spatial[-1]))
     width, rows, pixels = (int(schedule.tile[0, slot]) for slot in (channel, columns - 1, columns))
-    whole = op.extents[op.spatial[-1]] % pixels == 0 and pixels >= SHORTEST and OF_LINES * rows * pixels >= LEAST
+    whole = rows == 1 and op.extents[op.spatial[-1]] % pixels == 0 and OF_LINES * pixels >= LEAST
     return whole and width == OF_LINES * lanes and schedule.knob("convolution") == 1
 
 

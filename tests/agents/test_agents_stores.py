@@ -98,6 +98,7 @@ def test_the_third_trial_of_constant_weights_takes_whole_lines(size: int, pixels
 
 @pytest.mark.parametrize("tile, whole", [
     ("1x1x32x1x13", True), ("1x1x16x1x13", False), ("1x1x32x13x1", False), ("1x1x32x1x8", False), ("1x1x48x1x13", False),
+    ("1x1x32x2x13", False), ("1x1x32x1x1", False),
 ])  # fmt: skip
 def test_lines_are_whole_or_equal_parts(tile: str, whole: bool) -> None:
     made = ConstructionGraph(operators.parse("frozen conv2d(n=1, c=8, h=13, w=13, k=96, r=1, s=1)"), hardware.get("cascade_lake"))
