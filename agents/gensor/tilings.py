@@ -3,7 +3,7 @@
 Walks double tiles step by step, and rarely reach tiles of 7 or 13 pixels, or of three vectors of channels. ResNet-50's
 convolution of 7x7 pixels from 2048 to 512 channels, in int8, takes 0.79 of the time from one of these programs (one core of a
 Zen 4). Of SqueezeNet's convolutions of 13x13 and 27x27 pixels, in float32, those with whole lines of pixels (`fills_lines`) take
-0.75 to 1.04 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512).
+0.76 to 1.06 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
 
 
 def fills_lines(graph: ConstructionGraph, schedule: Schedule) -> bool:
-    """Return whether a register tile has two vectors of channels and one line of pixels, whole or an equal part, of enough pixels.
+    """Return whether a register tile has two vectors of channels and one line of pixels, or an equal part of one.
 
     No pixel is then computed twice, and neighbouring taps share the elements of their lines. The model does not know of this, nor
     that lines are stored by turning registers.
