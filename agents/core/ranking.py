@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,18 +84,17 @@ def measure_rankings(
     session: Session,
     rng: np.random.Generator,
     per_register_tile: int,
-    kinds: bool = False,
+    first: Callable[[Sequence[Schedule]], list[Schedule]] | None = None,
 ) -> None:
     """Construct rankings again and again, and measure each from the fastest predicted program on.
 
     The search ends when the budget is spent or a ranking has no new program. The first `per_register_tile` programs of each
-    register tile are measured before all others. With `kinds` the best program of each structure (knobs that change the code as a
-    whole) comes first.
+    register tile are measured before all others. With `first`, the programs that it returns of a ranking come before these.
     """
 
     def measure(found: Construction) -> None:
-        first = best_of_structures(found.schedules) if kinds else []
-        for schedule in [*first, *diverse(found.schedules, per_register_tile)]:
+        before = first(found.schedules) if first else []
+        for schedule in [*before, *diverse(found.schedules, per_register_tile)]:
             session.measure([schedule])
 
     until_nothing_new(construct, session, rng, measure)
@@ -150,7 +149,7 @@ def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np
     return ordered[np.sort(first)]
 
 
-def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
+def best_of_structures(schedules: Sequence[Schedule]) -> list[Schedule]:
     """Return the first program of each structure in a ranking; a structure is the knobs that change the code as a whole."""
     first: dict[bytes, Schedule] = {}
     for schedule in schedules:

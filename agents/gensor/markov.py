@@ -8,7 +8,9 @@ reconstruction (see `agents/gensor/benefits.py`; `docs/design.md` says how the v
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,15 +18,25 @@ import numpy as np
 
 from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
-from agents.core.ranking import REGISTER_TILE, STRUCTURE, Constructing, Construction, best_of_each, measure_rankings, ranked
+from agents.core.ranking import (
+    REGISTER_TILE,
+    STRUCTURE,
+    Constructing,
+    Construction,
+    best_of_each,
+    best_of_structures,
+    measure_rankings,
+    ranked,
+)
 from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
 from agents.gensor.stores import store_seconds, stores_pixels
-from agents.gensor.tilings import filled_registers
+from agents.gensor.tilings import filled_registers, fills_lines
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
@@ -95,15 +107,23 @@ class Markov(Constructing):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk by the model and measure the visited programs in order of rank; walk again when all are measured."""
-        measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
+        graph = session.graph
+
+        def first(schedules: Sequence[Schedule]) -> list[Schedule]:
+            lines = (schedule for schedule in schedules if fills_lines(graph, schedule))
+            return [*best_of_structures(schedules), *itertools.islice(lines, 1)]
+
+        measure_rankings(self.construct, session, rng, self.per_register_tile, first if len(_kinds(graph)) > 1 else None)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
-        if stores_pixels(graph) and len(filled := filled_registers(graph)):
-            more = descended(graph, filled, graph.latencies(filled), self.descents, self.steps, self._moves(graph))
+        if (stores_pixels(graph) or len(parts) > 1) and len(filled := filled_registers(graph)):
+            more = filled, graph.latencies(filled)
+            if stores_pixels(graph):
+                more = descended(graph, *more, self.descents, self.steps, self._moves(graph))
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
         schedules, latencies = ranked(rows, seconds + store_seconds(rows, graph), graph)
         visited = sum(part[2] for part in parts)

@@ -7,12 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agents.gensor.markov import MarkovExtended
+from agents.gensor.markov import Markov, MarkovExtended
 from agents.gensor.stores import store_seconds, stores_of
-from agents.gensor.tilings import LEAST, filled_registers
+from agents.gensor.tilings import LEAST, filled_registers, fills_lines
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 
 IMAGE = 'frozen conv2d(n=1, c=64, h=8, w=56, k=64, r=1, s=1, dtype="int8")'
 QUANTISED = f"{IMAGE}+dequantize+bias+quantize"
@@ -79,6 +80,32 @@ def test_the_ranking_begins_no_later_than_a_program_that_fills_the_registers() -
     made, few = graph(QUANTISED.replace("h=8, w=56", "h=7, w=7")), MarkovExtended(walkers=4, steps=8, refiners=0, columns=0)
     rows, found = filled_registers(made), few.construct(made, np.random.default_rng(0))
     assert found.latencies[0] <= (made.latencies(rows) + store_seconds(rows, made)).min() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size, pixels", [(7, 7), (13, 13), (27, 9), (56, 14)])
+def test_the_third_trial_of_constant_weights_takes_whole_lines(size: int, pixels: int) -> None:
+    """After the best program of each of two structures, unless one of these does."""
+    text = f"frozen conv2d(n=1, c=64, h={size}, w={size}, k=96, r=3, s=3, padding=1)+bias+relu"
+    task, few = Task.of(text, "cascade_lake", "analytic"), Markov(walkers=8, steps=32, refiners=4, refine_steps=16, descents=4)
+    session = Session(task, Budget(trials=3))
+    with pytest.raises(BudgetSpent):
+        few.search(session, np.random.default_rng(0))
+    tried = [session.graph.parse(row.schedule) for row in session.trace]
+    lines = [schedule for schedule in tried if fills_lines(session.graph, schedule)]
+    assert lines and int(lines[0].tile[0, 2]) == 32 and size % int(lines[0].tile[0, 4]) == 0
+    assert any(int(row[4]) == pixels for row in filled_registers(session.graph))
+
+
+@pytest.mark.parametrize("tile, whole", [
+    ("1x1x32x1x13", True), ("1x1x16x1x13", False), ("1x1x32x13x1", False), ("1x1x32x1x8", False), ("1x1x48x1x13", False),
+    ("1x1x32x2x13", False), ("1x1x32x1x1", False),
+])  # fmt: skip
+def test_lines_are_whole_or_equal_parts(tile: str, whole: bool) -> None:
+    made = ConstructionGraph(operators.parse("frozen conv2d(n=1, c=8, h=13, w=13, k=96, r=1, s=1)"), hardware.get("cascade_lake"))
+    levels = " ".join([f"{tile}x1x1x1"] * 4)
+    text = f"tile[{levels}] vthread[{'x'.join('1' * 8)}] level=2 convolution=1 pack_b=1"
+    assert fills_lines(made, Schedule.parse(text)) == whole
+    assert not fills_lines(made, Schedule.parse(text.replace("convolution=1", "convolution=2")))
 
 
 def test_few_channels_and_pixels_fill_no_registers() -> None:

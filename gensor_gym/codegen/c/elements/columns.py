@@ -19,15 +19,15 @@ _BLOCK = 8
 """Number of 16-bit lanes of a block of 128 bits."""
 
 
-def cover(length: int) -> list[tuple[int, int]]:
-    """Cut a line of `length` pixels into runs of eight or four, as (first pixel, number of pixels).
+def cover(length: int, most: int = 8) -> list[tuple[int, int]]:
+    """Cut a line of `length` pixels into runs of eight or four, at most `most`, as (first pixel, number of pixels).
 
     The last run may begin within the run before it. A line of less than four pixels has no runs.
     """
     found: list[tuple[int, int]] = []
     at = 0
-    while at < length >= min(COUNTS):
-        size = 8 if length >= 8 and length - at > 4 else 4
+    while at < length >= min(COUNTS) <= most:
+        size = 8 if most >= 8 <= length and length - at > 4 else 4
         start = min(at, length - size)
         found.append((start, size))
         at = start + size

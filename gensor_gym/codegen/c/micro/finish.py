@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from gensor_gym.codegen.c.elements import columns
@@ -249,8 +250,8 @@ def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Ch
 def _scatter(lines: Lines, reader: Reader) -> None:
     """Write the stores of lanes that are strided in the output: runs of rows turned in registers, else through a small buffer."""
     plan, output = reader.plan, reader.plan.output
-    if count_of_run := _run(reader):
-        _spread(lines, reader, count_of_run)
+    if runs := _runs(reader):
+        _spread(lines, reader, runs)
         return
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{output.c_type} lanes[{rows}][{width}];")
@@ -275,24 +276,24 @@ def _scatter(lines: Lines, reader: Reader) -> None:
         lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
 
 
-def _run(reader: Reader) -> int:
-    """Return the number of float32 results of successive rows that are adjacent in memory; 0 if they are stored otherwise."""
+def _runs(reader: Reader) -> list[tuple[int, int]]:
+    """Cut a line of adjacent float32 results into runs (`columns.cover`); empty if they are stored otherwise."""
     plan, last = reader.plan, reader.plan.op.spatial[-1]
     plain = plan.output.dtype == "float32" and plan.accumulator == "float" and plan.output.strides[last] == 1
     if not plain or last == plan.vector or any(reader.sticks_out(a) for a in plan.op.spatial):
-        return 0
-    narrow = min(chunk.width for chunk in plan.chunks)
-    return next((run for run in (8, 4) if plan.tiles[0][last] % run == 0 and run <= narrow), 0)
+        return []
+    return columns.cover(plan.tiles[0][last], min(chunk.width for chunk in plan.chunks))
 
 
-def _spread(lines: Lines, reader: Reader, run: int) -> None:
+def _spread(lines: Lines, reader: Reader, runs: list[tuple[int, int]]) -> None:
     plan, output = reader.plan, reader.plan.output
-    for r in range(0, len(plan.rows), run):
+    line = plan.tiles[0][plan.op.spatial[-1]]
+    for r, (start, size) in itertools.product(range(0, len(plan.rows), line), runs):
         for c, chunk in enumerate(plan.chunks):
-            place = f"{output.name} + {store_index(reader, output, plan.rows[r], chunk)}"
-            values = ", ".join(written_name(plan, r + i, c) for i in range(run))
+            place = f"{output.name} + {store_index(reader, output, plan.rows[r + start], chunk)}"
+            values = ", ".join(written_name(plan, r + start + i, c) for i in range(size))
             vectors = f"(const vec{chunk.width}[]){{{values}}}"
-            lines.add(f"spread_{COUNTS[run]}_{chunk.width}({place}, {output.lane_stride}, {vectors});")
+            lines.add(f"spread_{COUNTS[size]}_{chunk.width}({place}, {output.lane_stride}, {vectors});")
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:

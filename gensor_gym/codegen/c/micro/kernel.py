@@ -5,6 +5,9 @@ An interior variant has no guards, edge variants guard their accesses.
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from gensor_gym.codegen.c.amx.steps import products
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
@@ -23,15 +26,8 @@ MAX_UNROLLED = 512
 """Largest number of multiply-adds in an unrolled loop body, since compile time grows with it."""
 MAX_GUARDED = 128
 """Largest number of multiply-adds with guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
-FEW_REGISTERS, SPARE = 16, 8
-"""Most vector registers of machines (AVX2) on which steps of a window load shared elements again, and the registers that sharing
-needs in addition to the accumulators.
-
-With 12 accumulators, compilers keep elements of the image for later steps and spill accumulators instead. On one thread of an
-Intel Xeon limited to AVX2, a convolution of 14x14 from 256 to 256 channels, 3x3, takes 0.78 of the time if they are loaded again.
-"""
-AGAIN = '__asm__ volatile("" ::: "memory"); /* Later loads are not merged with earlier ones: registers would spill. */'
-"""C statement between steps of a window whose elements are loaded again."""
+AGAIN = '__asm__ volatile("" ::: "memory"); /* elements that several taps read are read again */'
+"""C statement between the taps of a window whose elements are read again (`_reads_again`)."""
 
 
 def parameters(plan: LoopPlan) -> list[str]:
@@ -155,6 +151,8 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
     plan = reader.plan
     if not order:
+        if _reads_again(reader, unrolls):
+            lines.add(AGAIN)
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
         return
     if written_out(plan, order, unrolls) == order:
@@ -194,6 +192,35 @@ def _rest(lines: Lines, reader: Reader) -> None:
             c_dot.step(lines, reader, True)
 
 
+def _reads_again(reader: Reader, unrolls: dict[int, int]) -> bool:
+    """Return whether every tap of a window broadcasts all its elements, although other taps broadcast some of them, too.
+
+    Compilers keep such an element in a register from tap to tap. They then spill accumulators if registers are few. If the loop
+    over taps is not unrolled, they move elements between registers in every step.
+    """
+    plan, extents = reader.plan, reader.plan.op.extents
+    near: list[int] = []  # loops whose steps a compiler sees together
+    for a in reversed([a for a in _reduce_order(plan) if extents[a] > 1]):
+        near.append(a)
+        if unrolls[a] < extents[a]:
+            break
+    for read in plan.reads:
+        # Guards at an edge and conversions of 16-bit floats cost more than the lack of registers.
+        if read.lane_stride or read.dtype != "float32" or (reader.edge and read.packing is None):
+            continue
+        starts = {sum(map(operator.mul, read.strides, row)) for row in plan.rows}
+        taps = [a for a in near if len(_reached(starts, read, a, extents[a])) < len(starts) * extents[a]]
+        elements = functools.reduce(lambda found, a: _reached(found, read, a, extents[a]), taps, starts)
+        held = (len(plan.rows) + 1) * len(plan.chunks) + len(elements)
+        if taps and (held > plan.program.hardware.vector_registers or any(unrolls[a] < extents[a] for a in taps)):
+            return True
+    return False
+
+
+def _reached(starts: set[int], read: Operand, axis: int, extent: int) -> set[int]:
+    return {start + read.strides[axis] * i for start in starts for i in range(extent)}
+
+
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
@@ -230,8 +257,6 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
     plan = reader.plan
     loaded: dict[tuple[object, ...], str] = {}
-    if _loads_again(plan):
-        lines.add(AGAIN)
     for r, row in enumerate(plan.rows):
         for c, chunk in enumerate(plan.chunks):
             words = [_loaded(lines, reader, read, row, c, tail, loaded) for read in plan.reads]
@@ -239,16 +264,6 @@ def _step(lines: Lines, reader: Reader, tail: bool) -> None:
                 lines.add(f"{_vector_type(chunk)} {accumulator(r, c)} = {_map(plan, words, chunk)};")
             else:
                 lines.add(_combine(plan, accumulator(r, c), words, chunk, tail))
-
-
-def _loads_again(plan: LoopPlan) -> bool:
-    """Return whether steps share broadcast elements of a window, but registers are too few to keep them."""
-    op, registers = plan.op, plan.program.hardware.vector_registers
-    slides = any(
-        any(row[a] and plan.tiles[0][a] > 1 for a in op.spatial) and any(row[a] and op.extents[a] > 1 for a in op.reduce)
-        for read in plan.reads if read.lane_stride == 0 for row in read.access.coefficients
-    )  # fmt: skip
-    return slides and registers <= FEW_REGISTERS and len(plan.rows) * len(plan.chunks) > registers - SPARE
 
 
 def _loaded(

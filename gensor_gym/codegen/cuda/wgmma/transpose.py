@@ -4,13 +4,14 @@ A block loads a tile of B into shared memory as words of 4 bytes. A word is one 
 of k; for those, a thread reads four words along n and transposes them in registers. The tile's rows are columns of B. They are an
 odd number of words apart, so that neither the writes nor the reads of a warp have bank conflicts.
 
-Turning the tiles of B in the shared memory of the product's kernel would gain nothing, by arithmetic. Take a step of 128 bytes along k
-for a block tile of 128 x 256 with two consumers, and an H100, whose tensor cores multiply 1024 pairs of tf32 (4096 of 8 bits) a
-cycle and whose shared memory moves 128 bytes a cycle. The step takes the tensor cores 1024 cycles. In it, wgmma reads 80 KB (each
-consumer its 8 KB of A and all 32 KB of B), 640 cycles. Turning would read and write B once more, 64 KB, 512 cycles. So shared
-memory would take 1152 cycles, 1.13 of the step, without any bank conflict, barrier or byte permutation. For 128 x 128 it is 640
-of 512 cycles, 1.25. The first kernel moves 2 x 64 MB for tf32 products of 4096 cubed: about 0.045 ms at 3 TB/s, 14 % of the
-0.32 ms of the product at 0.88 of the peak, about as much. Its share falls with the rows of A, that of turning in shared memory does not.
+Turning the tiles of B in the shared memory of the product's kernel would gain nothing, by arithmetic. Take a step of 128 bytes
+along k for a block tile of 128 x 256 with two consumers, and an H100, whose tensor cores multiply 1024 pairs of tf32 (4096 of 8
+bits) a cycle and whose shared memory moves 128 bytes a cycle. The step takes the tensor cores 1024 cycles. In it, wgmma reads 80
+KB (each consumer its 8 KB of A and all 32 KB of B), 640 cycles. Turning would read and write B once more, 64 KB, 512 cycles. So
+shared memory would take 1152 cycles, 1.13 of the step, without any bank conflict, barrier or byte permutation. For 128 x 128 it
+is 640 of 512 cycles, 1.25. The first kernel moves 2 x 64 MB for tf32 products of 4096 cubed: about 0.045 ms at 3 TB/s, 14 % of
+the 0.32 ms of the product at 0.88 of the peak, about as much. Its share falls with the rows of A, that of turning in shared
+memory does not.
 """
 
 from __future__ import annotations
