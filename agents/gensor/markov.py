@@ -113,14 +113,18 @@ class Markov(Constructing):
             lines = (schedule for schedule in schedules if fills_lines(graph, schedule))
             return [*best_of_structures(schedules), *itertools.islice(lines, 1)]
 
-        measure_rankings(self.construct, session, rng, self.per_register_tile, first if len(_kinds(graph)) > 1 else None)
+        several = len(_kinds(graph)) > 1
+        chosen = first if several and graph.operator.frozen else best_of_structures if several else None
+        measure_rankings(self.construct, session, rng, self.per_register_tile, chosen)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
-        if (stores_pixels(graph) or len(parts) > 1) and len(filled := filled_registers(graph)):
+        # Of networks alone, so that studies on single operators compare with the traverser that they began with.
+        in_network = len(parts) > 1 and graph.operator.frozen
+        if (stores_pixels(graph) or in_network) and len(filled := filled_registers(graph)):
             more = filled, graph.latencies(filled)
             if stores_pixels(graph):
                 more = descended(graph, *more, self.descents, self.steps, self._moves(graph))

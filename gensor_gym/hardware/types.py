@@ -63,7 +63,7 @@ class Hardware:
     """Bytes of shared memory that the driver reserves for each block."""
     banks: int = 32
     tensor_peak: tuple[tuple[str, float], ...] = ()
-    """(data type, operations per second) pairs of the tensor cores, dense, accumulating in 32 bits."""
+    """(data type, operations per second) pairs of tensor cores, or of a CPU's tile registers (AMX), accumulating in 32 bits."""
     tensor_sustained: float = 1.0
     """Share of `tensor_peak` that remains if the power limit lowers the clock, as with random data."""
     mma_share: float = 1.0

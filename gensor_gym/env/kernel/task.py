@@ -82,7 +82,7 @@ def element(op: Operator, access: Access) -> str:
 def machine_text(hw: Hardware) -> str:
     """Return the figures of a machine that matter to a kernel, in a few lines."""
     what = f"{hw.units} {'multiprocessors' if hw.kind == 'gpu' else 'cores'} at {hw.clock / 1e9:.3g} GHz"
-    kinds = {"": hw.peak, "; tensor cores ": hw.tensor_peak}
+    kinds = {"": hw.peak, f"; {'tensor cores' if hw.kind == 'gpu' else 'tile registers'} ": hw.tensor_peak}
     each = {words: ", ".join(f"{rate / 1e9:.4g} Gop/s {dtype}" for dtype, rate in peak) for words, peak in kinds.items() if peak}
     rates = "".join(f"{words}{text}" for words, text in each.items())
     levels = [f"{m.name} {in_bytes(m.capacity)}, {m.bandwidth / 1e9:.4g} GB/s" for m in hw.memory]
