@@ -50,6 +50,7 @@ from gensor_gym.graph.tables.tables import (
     L3_BYTES,
     LANES,
     LAUNCH,
+    MMA_PEAK,
     NUM_READS,
     STRIDE,
     UNITS,
@@ -109,7 +110,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
         fma, issue = tile_cycles(row, slot, vectors, ints, floats)
     else:
         fma, issue = point_cycles(row, slot, vectors, ints, floats)
-        if rows * vectors + vectors > ALL_REGISTERS:
+        if floats[MMA_PEAK] > 0.0 and rows * vectors + vectors > ALL_REGISTERS:
             fma, issue = IN_MEMORY * fma, IN_MEMORY * issue
     if _spills(row, rows * vectors, ints):
         fma, issue = SPILLED * fma, SPILLED * issue
