@@ -128,6 +128,7 @@ def test_the_floor_is_below_every_completion(operator: str, machine: str, space:
         assert padded <= most_padding(begun, seconds, tables.ints, tables.floats) * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_the_floor_is_no_trifle() -> None:
     """With the reduction's tile it is within a third of the latency of the best programs of a product."""
     graph = graph_of("gemm(m=1024, n=1024, k=1024)", "h200", "gensor")

@@ -154,6 +154,7 @@ def test_profile(tmp_path: Path) -> None:
         run_suite("profile", tmp_path, "profile.plan=cut_al")
 
 
+@pytest.mark.thorough
 def test_profile_of_16_bits(tmp_path: Path) -> None:
     """NumPy has no bfloat16: a profile takes and compares torch's tensors."""
     rows = run_suite("profile", tmp_path, "profile.dtype=bfloat16")

@@ -272,6 +272,7 @@ def test_the_strategy_searches_by_what_was_learned(timed: list[str], tmp_path: P
     assert np.allclose(found.latencies, correction.seconds(graph, rows)) and list(found.latencies) == sorted(found.latencies)
 
 
+@pytest.mark.thorough
 def test_searches_begin_with_what_was_learned_of_this_machine(timed: list[str], tmp_path: Path) -> None:
     here = dataclasses.replace(MACHINE, name="host")
     assert default_for(OPS[0], here) == "markov"

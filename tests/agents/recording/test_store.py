@@ -142,6 +142,7 @@ def test_other_timings_that_were_edited_are_passed_over(tmp_path: Path) -> None:
     assert listed["created"] == one.created and listed["conditions"] == {}
 
 
+@pytest.mark.thorough
 def test_tuned_names_the_store_of_searches(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
     assert main(["import", "tuned", str(path)]) == 0
