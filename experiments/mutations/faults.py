@@ -167,6 +167,7 @@ MUTATIONS = (
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
              ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),
     Mutation("an imported trial before an own", "kept", "an imported trial replaces one that was measured here",
-             "return record.created > created if old == new else old", "return record.created > created if old == new else new",
+             "return record.created > stored.created if old == new else old",
+             "return record.created > stored.created if old == new else new",
              ("test_measure_store::test_what_was_measured_here_stays",)),
 )  # fmt: skip
