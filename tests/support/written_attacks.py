@@ -168,8 +168,8 @@ ATTACKS = {
     ),
     # does without some of the work
     "is constant": Attack("for (int i = 0; i < 1920; i++) c[i] = 0;", WRONG, "before timing"),
-    "remembers outputs by address": Attack(
-        "if (c != kept) gemm(a, b, c); kept = c;", WRONG, "in a timed call: 1920 of 1920", "static float *kept;"
+    "remembers outputs by address": Attack(  # honest if a call is so slow that no two calls in a row get one address
+        "if (c != kept) gemm(a, b, c); kept = c;", WRONG, "in a timed call: 1920 of 1920", "static float *kept;", or_else=OK
     ),
     "computes the first three times": Attack("if (calls++ < 3) gemm(a, b, c);", WRONG, "in a timed call", KEPT),
     "computes every other time": Attack("if (calls++ % 2 == 0) gemm(a, b, c);", WRONG, "in a timed call", KEPT),
