@@ -60,7 +60,7 @@ def test_pieces_without_promise_are_tried_once(tmp_path: Path, monkeypatch: pyte
     """The second product takes nearly all the time. No piece is searched again, until all get more trials."""
     monkeypatch.setattr("agents.pieces.warm_floor", lambda *_: 0.0)
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(16, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 16)).eval()
+    module = nn.Sequential(nn.Linear(16, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 16)).eval()
 
     def traces(**options: Any) -> list[int]:
         return [len(result.trace) for result in compiled(module, tmp_path, **options).results]
