@@ -172,7 +172,7 @@ def over_channels(tile: tuple[int, ...], taps: tuple[int, int], k: int = 35, **k
     ((16, 2, 6), (1, 3), True), ((16, 2, 6), (3, 3), True), ((16, 1, 13), (3, 3), False), ((16, 2, 2), (3, 3), False),
 ])  # fmt: skip
 def test_taps_read_elements_again_where_registers_are_few(tile: tuple[int, ...], taps: tuple[int, int], again: bool) -> None:
-    """Elements of 15 columns fit the registers beside 13 accumulators, and not beside 26. Loops that stay share none."""
+    """Registers hold the elements of 15 columns with 13 accumulators, but not with 26. Loops that are not unrolled share none."""
     kernel = generate_c(over_channels(tile, taps))
     assert (kernel.source.count('"memory"') > 0) == again
     check([kernel], 2)
@@ -370,7 +370,7 @@ def narrow(arch: str = "x86-64-v3") -> Hardware:
 
 
 def crowded(register: tuple[int, int, int], r: int = 3, hw: Hardware | None = None, **sizes: int) -> Program:
-    """A convolution with lanes along channels, whose register tile has so many channels, rows and columns of pixels."""
+    """Return a convolution whose lanes are channels; `register` has the channels, rows and columns of its register tile."""
     size = dict(n=1, c=6, h=10, w=11, k=40, padding=r // 2) | sizes
     tile = (1, *register)
     op = operators.conv2d(r=r, s=r, **size).with_epilogue("bias", "relu")
