@@ -69,6 +69,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(clone: Path, name: str, **more: Any) -> dict[str, Any]:
     same = {"repository": str(clone), "graph": f"samples/{name}", "side": "ours", "seed": 0, "threads": 1, "rounds": 0}
+    same |= {"turn": str(clone / "turn")}
     return {**same, "torch_s": 5.0, "quality": "fast", **more}
 
 

@@ -1,6 +1,6 @@
 """One graph in one compiler, in a new process: `python -m experiments.benches.graphnet.process REQUEST.json ANSWER.json`.
 
-The request has `graph`, `side` and the fields of `experiments.benches.graphnet.suite.Settings`. The answer has a `status`, what
+The request has `graph`, `side`, `turn` (the file of `alone`) and the fields of `suite.Settings`. The answer has a `status`, what
 was `said`, and times in seconds.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments.benches.graphnet.alone import alone, end_with_parent
 from experiments.benches.graphnet.graphs import Built, NotBuilt, built, read
 from experiments.benches.graphnet.scores import closest
 from experiments.conformance.cases import differences, tensors_of
@@ -61,7 +62,10 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     row |= {"compiled_s": time.perf_counter() - begin, **facts}
     said = differences(given.expected, found, MARGIN, lambda: given.exact)
     row |= {"status": "wrong" if said else "right", "said": said, "closest": closest(given.expected, found)}
-    return row | (_timed(given.module, call, given.inputs, asked["rounds"]) if asked["rounds"] else {})
+    if not asked["rounds"]:
+        return row
+    with alone(Path(asked["turn"])):
+        return row | _timed(given.module, call, given.inputs, asked["rounds"])
 
 
 def _ours(given: Built, asked: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
@@ -106,6 +110,7 @@ def _timed(eager: Call, compiled: Call, inputs: Sequence[Tensor], rounds: int) -
 
 def main(request: Path, found: Path) -> None:
     """Read the request, keep to its memory, and write the answer."""
+    end_with_parent()
     asked = read_json(request, finite=False)
     resource.setrlimit(resource.RLIMIT_DATA, (int(asked["memory_gb"] * 1e9),) * 2)
     warnings.simplefilter("ignore")

@@ -1,0 +1,53 @@
+"""Let processes with the same parent time calls one after the other, while its other processes are stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+_PARENT_DEATH = 1
+"""PR_SET_PDEATHSIG of linux/prctl.h: the signal that this process gets when its parent ends."""
+
+
+def end_with_parent() -> None:
+    """Let the system kill this process when its parent ends; a stopped process would stay forever."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def alone(turn: Path) -> Iterator[None]:
+    """Wait for the lock of the file `turn`, then stop the process groups of the parent's other children until the block ends.
+
+    Each child has a process group of its own. If this process is killed meanwhile, the parent calls `resume`.
+    """
+    with turn.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        others = _children(os.getppid()) - {os.getpid()}
+        try:
+            _send(others, signal.SIGSTOP)
+            yield
+        finally:
+            _send(others, signal.SIGCONT)
+
+
+def resume(turn: Path) -> None:
+    """Let all children of this process continue, unless one of them is timing calls."""
+    with turn.open("w") as file, contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _send(_children(os.getpid()), signal.SIGCONT)
+
+
+def _children(parent: int) -> set[int]:
+    threads = Path(f"/proc/{parent}/task").iterdir()
+    return {int(one) for thread in threads for one in (thread / "children").read_text(encoding="utf-8").split()}
+
+
+def _send(processes: set[int], number: int) -> None:
+    for one in processes:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.killpg(one, number)
