@@ -53,6 +53,15 @@ def is_convolution(op: Loops) -> bool:
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
 
+def has_channel_lanes(op: Loops) -> bool:
+    """Whether the operator is a convolution whose output channels the lanes of a CPU can run along.
+
+    Its weights are in the usual order in memory. Its image and its result may have the channels last.
+    """
+    places, images = convolution_places(op), ((0, 1, 2, 3), (0, 3, 1, 2))
+    return places is not None and places[1] == images[0] and places[0] in images and places[2] in images
+
+
 def weights(op: Loops) -> Access | None:
     """Return the access to a layer's weights (gemm's B, a convolution's filters), or None if the operator has no weights.
 
