@@ -48,7 +48,7 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 def is_convolution(op: Loops) -> bool:
     """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
 
-    Code generators for CPUs support no other convolution, and neither do those for CUDA cores with an implicit matrix product.
+    Shifted matrix products on CPUs, and implicit ones on CUDA cores, support no other convolution.
     """
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
 
