@@ -18,6 +18,7 @@ from torch.export import Dim
 
 import gensor_gym
 from agents.dynamic import DynamicNetwork, bounds
+from agents.networks import CompiledNetwork
 from gensor_gym.codegen import runtime as rooms
 from gensor_gym.codegen.export import library
 from gensor_gym.codegen.runtime.compile import compile_text
@@ -304,6 +305,13 @@ def test_new_sizes_have_the_weights_of_the_others() -> None:
     assert before.keys() == after.keys() and len(before) > 2
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name])
+
+
+def test_a_size_without_kernels_of_its_own_is_not_exported(tmp_path: Path) -> None:
+    network = DynamicProgram(Weights().eval(), (torch.ones(4, 3),), ({0: Dim("n", min=1, max=8)},)).network([8])
+    sized = CompiledNetwork(Plan(network, ()), gensor_gym.hardware.get("host"), (), (), SizedFunction.__new__(SizedFunction))
+    with pytest.raises(ValueError, match="Weights runs kernels of a larger size"):
+        sized.export(tmp_path)
 
 
 def test_what_has_no_range_is_refused() -> None:
