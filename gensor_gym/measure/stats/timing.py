@@ -21,7 +21,7 @@ from gensor_gym.measure.stats.intervals import half_width
 
 PROTOCOL = 3
 _MOST_BATCH, _MOST_CALLS = 1 << 16, 1 << 20
-"""Largest number of calls in a batch of the warm-up, and in a sample. A clock that says 0 s for so many does not run."""
+"""Largest number of calls in a batch of the warm-up, and in a sample. A clock that says 0 s for the former does not run."""
 _SHORT, _GROWTH = 1e-7, 64
 """Seconds of a batch that are too short to be known, because a clock may subtract more than it should. The next one has
 `_GROWTH` times as many calls.
