@@ -204,10 +204,11 @@ class DynamicNetwork:
             except NotRestricted as error:
                 said = ", ".join(f"{one.called} of {size}" for one, size in zip(self.symbols, sizes, strict=True))
                 warnings.warn(f"{small}: {said} gets kernels of its own, because {error}", RuntimeWarning, stacklevel=5)
+        compiled = self._compile(small)
         self._own.append(sizes)
         if len(self._own) > MOST_OWN:
             del self._called[self._own.pop(0)]
-        return self._compile(small)
+        return compiled
 
     def __repr__(self) -> str:
         ranges = ", ".join(f"{one.called} {one.least} to {one.most}" for one in self.symbols)

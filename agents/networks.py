@@ -113,8 +113,10 @@ class CompiledNetwork:
 
         For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
         `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
-        NvrtcError.
+        NvrtcError. ValueError also for a size of a dynamic network that has no kernels of its own.
         """
+        if not self.plan.pieces:
+            raise ValueError(f"{self.plan.network} runs kernels of a larger size: expected one compiled for its size alone")
         known = [result.known for result in self.results]
         if not isinstance(self.function, NetworkFunction):
             from gensor_gym.networks.gpu.export import export_gpu_network

@@ -65,10 +65,14 @@ class UseOfPrograms(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Take one action, like `gymnasium.Env.step`."""
-        before = self._inner.final.last
-        observation, reward, ended, truncated, info = self.env.step(action)
-        last = self._inner.final.last
-        if last is not None and (last is not before or ended) and (used := used_per_call(last)):
+        final = self._inner.final
+        before, final.last = final.last, None
+        try:
+            observation, reward, ended, truncated, info = self.env.step(action)
+            last = final.last  # None if the step measured no program, or ended with an illegal one
+        finally:
+            final.last = final.last or before
+        if last is not None and (used := used_per_call(last)):
             info["used"] = used
             if ended and self._weight and self._objective in used:
                 floor, seconds = self._inner.graph.floor, used[self._objective] / self._per_second

@@ -72,7 +72,8 @@ class DynamicProgram:
         self.places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
         with refusing():
             self.program = exported(module, example_inputs, dynamic_shapes)
-        self._state, self._constants = _held(self.program.state_dict), _held(self.program.constants)
+        known: dict[Any, torch.Tensor] = {}
+        self._state, self._constants = (_held(some, known) for some in (self.program.state_dict, self.program.constants))
         self._copies = _Copies([*self._state.values(), *self._constants.values()])
         self.symbols = _symbols(self.program)
         """The sizes that change, in the order of the inputs' axes."""
@@ -108,23 +109,31 @@ class DynamicProgram:
             return reader.network(type(self.module).__name__)
 
 
-def _held(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tensors that stay the same, and keep their memory, if the module gets others, as by `module.double()`."""
-    return {name: one.detach() if isinstance(one, torch.Tensor) else one for name, one in tensors.items()}
+def _held(tensors: Mapping[str, Any], known: dict[Any, torch.Tensor]) -> dict[str, Any]:
+    """Copy tensors, which a module may change later, when other sizes are asked for. `known` has the copies made so far."""
+    found = {}
+    for name, one in tensors.items():
+        if isinstance(one, torch.Tensor):
+            key = one.data_ptr(), one.shape, one.stride(), one.dtype
+            one = known[key] if key in known else known.setdefault(key, one.detach().clone())
+        found[name] = one
+    return found
 
 
 class _Copies:
-    """Copies of a program's tensors, which the networks of all sizes share."""
+    """Arrays of a program's tensors, which the networks of all sizes share."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self._own = {one.data_ptr() for one in tensors if isinstance(one, torch.Tensor)}
         self._made: dict[object, np.ndarray] = {}
 
     def of(self, array: np.ndarray, dtype: str) -> np.ndarray:
-        """Return a copy of an array, the same one for the same memory of the program."""
+        """Return an array in row-major order in a data type, the same one for the same memory of the program."""
         address = array.ctypes.data
         if address not in self._own:
             return copied(array, dtype)
+        if array.dtype == dtype and array.flags.c_contiguous:
+            return array  # nothing changes it
         key = address, array.shape, array.strides, array.dtype, dtype
         if key not in self._made:
             self._made[key] = copied(array, dtype)

@@ -40,13 +40,16 @@ class Called:
     def check_ids(self, inputs: Sequence[Any]) -> None:
         """Raise ValueError for ids outside their table, and for integer inputs too large to give exact results (`limits`).
 
-        An input of another shape is not checked.
+        An input of another shape or type is not checked, because the call refuses it.
         """
         for value, given in zip(self.inputs, inputs, strict=False):
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
-            if (rows, limit) == (None, None) or tuple(getattr(given, "shape", ())) != value.shape:
+            if (rows, limit) == (None, None):
                 continue
-            least, most = map(int, given.aminmax() if hasattr(given, "aminmax") else (given.min(), given.max()))
+            array = given if hasattr(given, "shape") else np.asarray(given)
+            if tuple(array.shape) != value.shape or "int" not in str(array.dtype):
+                continue
+            least, most = map(int, array.aminmax() if hasattr(array, "aminmax") else (array.min(), array.max()))
             if rows is not None and (least < 0 or most >= rows):
                 raise ValueError(f"{self}: {value.name} has id {least if least < 0 else most}: expected 0 to {rows - 1}")
             if limit is not None and max(-least, most) > limit:

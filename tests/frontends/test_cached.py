@@ -147,6 +147,17 @@ def test_code_that_was_changed_while_it_runs_is_noticed(
     np.testing.assert_allclose(results(network, X)[0], module(X).detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_network_keeps_its_weights_when_the_module_changes(exports: list[str]) -> None:
+    for _ in range(2):
+        module = Module().eval()
+        network = cached_network(module, (X,))
+        before = results(network, X)[0]
+        with torch.no_grad():
+            module.linear.weight.zero_()
+        np.testing.assert_array_equal(results(network, X)[0], before)
+    assert len(exports) == 1
+
+
 def test_other_inputs_and_settings_are_other_programs() -> None:
     module, default = Module().eval(), torch.get_default_dtype()
     inputs = (X,), {"x": X}, (X[:2],), (X.bfloat16(),), (X, True), (X.T.contiguous().T,)

@@ -22,6 +22,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.reward import final_reward
 from gensor_gym.env.used import UseOfPrograms, used_per_call
+from gensor_gym.env.writing.env import WriteEnv
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.devices.cpu import CpuDevice
@@ -205,6 +206,16 @@ def test_without_readings_the_reward_is_that_of_time() -> None:
     observation, reward, info = ended(Measurement(Status.OK, (1e-6,)), weight=1.0)
     assert "used" not in info and not observation["used"].any()
     assert reward == ended(Measurement(Status.OK, (1e-6,)))[1] > 0.0
+
+
+def test_an_illegal_program_has_not_the_use_of_the_one_before() -> None:
+    env = UseOfPrograms(WriteEnv("gemm(m=512, n=512, k=512)", "cascade_lake", Fixed(MEASURED)), weight=1.0)
+    for place, status in ((0, "OK"), (-1, "ILLEGAL")):
+        env.reset(seed=0)
+        for decision in env.unwrapped.tasks.decisions[0]:  # type: ignore[attr-defined]
+            observation, reward, _, _, info = env.step(range(len(decision.options))[place])
+        assert info["status"] == status and ("used" in info) == (status == "OK")
+    assert reward == 0.0 and observation["used"][0] == 1.0
 
 
 @pytest.mark.parametrize("given", [{"objective": "joules"}, {"weight": 2.0}, {"per_second": 0.0}])

@@ -86,6 +86,14 @@ def test_call_longer_than_the_budget_is_sampled_once() -> None:
     assert clock.calls == 2
 
 
+@pytest.mark.parametrize("delayed", [[0.2], [0.0], [1e-9], [0.06, 0.06], [5e-3, 0.2]])
+def test_calls_of_a_warm_up_that_are_delayed_do_not_shorten_samples(delayed: list[float]) -> None:
+    """Nor do calls that seem to take no time lengthen them."""
+    right, times = FakeClock(1e-6), iter(delayed)
+    samples, calls = take_samples(lambda calls: right(calls) if (late := next(times, None)) is None else late, TimingRules())
+    assert 1000 <= calls <= 2001 and samples == pytest.approx([1e-6] * len(samples)) and right.calls < 60_000
+
+
 @pytest.mark.parametrize("change", [{"budget": 0.0}, {"least": 0}, {"least": 9, "most": 3}, {"sample": -1.0}])
 def test_bad_rules_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="timing rules"):
@@ -379,7 +387,10 @@ def test_anchor_is_timed_when_due() -> None:
         TimingRules(anchor_every=0)
 
 
+@pytest.mark.parametrize("warmup", [0.0, TimingRules.warmup])
 @pytest.mark.parametrize("seconds", [-1e-3, float("nan"), float("inf"), 0.0])
-def test_clocks_that_cannot_be_believed(seconds: float) -> None:
+def test_clocks_that_cannot_be_believed(seconds: float, warmup: float) -> None:
+    """With `warmup`, a clock that stands still does not keep the warm-up from ending."""
+    times = iter([seconds] * 9)
     with pytest.raises(ClockFault, match="the clock says"):
-        take_samples(lambda calls: seconds, TimingRules(warmup=0.0))
+        take_samples(lambda calls: next(times), TimingRules(warmup=warmup))

@@ -18,6 +18,7 @@ from torch.export import Dim
 
 import gensor_gym
 from agents.dynamic import DynamicNetwork, bounds
+from agents.networks import CompiledNetwork
 from gensor_gym.codegen import runtime as rooms
 from gensor_gym.codegen.export import library
 from gensor_gym.codegen.runtime.compile import compile_text
@@ -259,6 +260,58 @@ def test_sizes_that_padding_would_change_get_kernels_of_their_own() -> None:
     for size in (4, 6):
         x = torch.randn(1, 2, size)
         torch.testing.assert_close(made(x), Windows()(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_compilation_that_fails_leaves_no_trace() -> None:
+    tries, failing = list[str](), [True]
+
+    def compiled(network: Any) -> Any:
+        tries.append(str(network))
+        if failing[0]:
+            raise KeyboardInterrupt
+        return network
+
+    program = DynamicProgram(Windows().eval(), (torch.ones(1, 2, 5),), ({2: Dim("n", min=1, max=40)},))
+    with pytest.warns(RuntimeWarning, match="kernels of their own"):
+        network = DynamicNetwork(program, 1, compiled)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            network.at(5)
+    failing[0] = False
+    for size in range(1, 41):
+        assert network.at(size).inputs[0].shape == (1, 2, size)  # type: ignore[attr-defined]
+
+
+class Weights(torch.nn.Module):
+    """Reads weights as they are, turned, in part and computed; one has two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = (torch.nn.Parameter(torch.rand(3, 3)) for _ in range(2))
+        self.same = self.one
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.one + x @ self.other.T + x @ self.other.exp() + x @ self.same[:, 1:2]
+
+
+def test_new_sizes_have_the_weights_of_the_others() -> None:
+    module = Weights().eval()
+    program = DynamicProgram(module, (torch.ones(4, 3),), ({0: Dim("n", min=1, max=40)},))
+    before = program.network([5]).constants
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.zero_()
+    after = program.network([6]).constants
+    assert before.keys() == after.keys() and len(before) > 2
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, after[name])
+
+
+def test_a_size_without_kernels_of_its_own_is_not_exported(tmp_path: Path) -> None:
+    network = DynamicProgram(Weights().eval(), (torch.ones(4, 3),), ({0: Dim("n", min=1, max=8)},)).network([8])
+    sized = CompiledNetwork(Plan(network, ()), gensor_gym.hardware.get("host"), (), (), SizedFunction.__new__(SizedFunction))
+    with pytest.raises(ValueError, match="Weights runs kernels of a larger size"):
+        sized.export(tmp_path)
 
 
 def test_what_has_no_range_is_refused() -> None:

@@ -116,6 +116,19 @@ def test_whole_numbers_and_bools_come_out_as_such() -> None:
         alone(Y, out=torch.empty(2, 4))
 
 
+def test_ids_in_lists_are_checked_as_those_in_arrays() -> None:
+    table = nn.Embedding(5, 2).eval()
+    several, one = (compile_module(table, [torch.tensor(ids)], trials=1) for ids in ([1, 2], 1))
+    np.testing.assert_array_equal(several([4, 0]), table.weight.detach()[[4, 0]])
+    np.testing.assert_array_equal(one(3), table.weight.detach()[3])
+    for call, said in (
+        (lambda: several([5, 0]), "has id 5: expected 0 to 4"), (lambda: one(-1), "has id -1: expected 0 to 4"),
+        (lambda: several(np.array([np.nan, 1.0])), r"is float64\[2\], expected int64\[2\]"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            call()
+
+
 def test_floats_that_no_integer_stands_for_are_refused() -> None:
     whole = compile_module(Of(lambda x: x.long()).eval(), [X], trials=1)
     assert torch.equal(whole(X + 1e9), (X + 1e9).long())

@@ -87,7 +87,8 @@ def _read(path: Path, module: torch.nn.Module) -> Network | None:
         if not _agree(results, _results(module, examples)):
             return None
         weights = dict(_weights(module))
-        return Network(constants={name: _array(one, weights) for name, one in constants.items()}, **parts)
+        arrays = {name: np.array(_array(one, weights)) for name, one in constants.items()}  # copies: a module may be trained on
+        return Network(constants=arrays, **parts)
     except (ValueError, KeyError, TypeError, AttributeError, ImportError, IndexError, EOFError, pickle.UnpicklingError):
         return None
 
@@ -112,6 +113,7 @@ def _weights(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _array(one: np.ndarray | _Weight, weights: Mapping[str, torch.Tensor]) -> np.ndarray:
+    """Return a constant's array, which may be the memory of a tensor of the module."""
     return held(np.asarray(as_array(weights[one.name])), one.dtype) if isinstance(one, _Weight) else one
 
 

@@ -20,6 +20,12 @@ from dataclasses import dataclass
 from gensor_gym.measure.stats.intervals import half_width
 
 PROTOCOL = 3
+_MOST_BATCH, _MOST_CALLS = 1 << 16, 1 << 20
+"""Largest number of calls in a batch of the warm-up, and in a sample. A clock that says 0 s for the former does not run."""
+_SHORT, _GROWTH = 1e-7, 64
+"""Seconds of a batch that are too short to be known, because a clock may subtract more than it should. The next one has
+`_GROWTH` times as many calls.
+"""
 
 Timer = Callable[[int], float]
 """Function that runs the kernel a number of times in a row and returns the total seconds."""
@@ -56,22 +62,28 @@ class TimingRules:
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
     """Call the kernel until it is warm. Return the seconds of the fastest call, since the first calls page memory in.
 
-    `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
+    `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in. ClockFault if the clock
+    says 0 s for very many calls.
     """
-    estimate = elapsed(timer, 1)
-    spent, calls = estimate, 1
-    while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
-        fitting = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
-        batch = 1 << fitting.bit_length() - 1  # few different counts, because a GPU captures a graph for each
-        took = elapsed(timer, batch)
-        estimate = min(estimate, took / batch)
+    spent, calls, batch, estimate = 0.0, 0, 1, math.inf
+    while not calls or spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
+        took = sample(timer, batch) * batch if batch == _MOST_BATCH else elapsed(timer, batch)
         spent, calls = spent + took, calls + batch
-    return max(estimate, 1e-9)
+        if took < _SHORT:
+            batch = min(_GROWTH * batch, _MOST_BATCH)
+            continue
+        estimate = min(estimate, took / batch)
+        fitting = max(1, min(_MOST_BATCH, int(0.25 * rules.warmup / estimate)))
+        batch = 1 << fitting.bit_length() - 1  # few different counts, because a GPU captures a graph for each
+    return max(min(estimate, spent / calls), 1e-9)
 
 
 def sample(timer: Timer, calls: int) -> float:
     """Take one sample; return its seconds per call. ClockFault unless the time is above 0."""
-    seconds = elapsed(timer, calls)
+    return _of_one(elapsed(timer, calls), calls)
+
+
+def _of_one(seconds: float, calls: int) -> float:
     if seconds == 0.0:
         raise ClockFault(f"the clock says 0 s for {calls} calls")
     return seconds / calls
@@ -90,7 +102,18 @@ def elapsed(timer: Timer, calls: int) -> float:
 
 def calls_per_sample(estimate: float, rules: TimingRules) -> int:
     """Return the number of calls that make one sample last `rules.sample` seconds, if a call takes `estimate` seconds."""
-    return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
+    return max(1, min(_MOST_CALLS, math.ceil(rules.sample / estimate)))
+
+
+def _lengthened(calls: int, seconds: float, rules: TimingRules) -> int:
+    """Return the number of calls of the next sample: more than `calls` if these took less than half of `rules.sample`.
+
+    Other work on the machine can delay every call of the warm-up, whose estimate is then too long.
+    """
+    if seconds >= 0.5 * rules.sample:
+        return calls
+    fitting = calls_per_sample(max(seconds / calls, 1e-9), rules)
+    return min(_MOST_CALLS, max(2 * calls, min(fitting, _GROWTH * calls)))
 
 
 def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
@@ -98,12 +121,15 @@ def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[lis
 
     `called` is explained in `warm_up`. ClockFault if a time is not above 0.
     """
-    estimate = warm_up(timer, rules, called)
-    calls = calls_per_sample(estimate, rules)
+    calls = calls_per_sample(warm_up(timer, rules, called), rules)
     samples: list[float] = []
     start = time.perf_counter()
     while len(samples) < rules.most:
-        samples.append(sample(timer, calls))
+        seconds = elapsed(timer, calls)
+        if (more := _lengthened(calls, seconds, rules)) > calls:
+            samples, calls = [], more
+            continue
+        samples.append(_of_one(seconds, calls))
         spent = time.perf_counter() - start
         if len(samples) < rules.least:
             if samples[0] * calls > rules.budget:

@@ -45,7 +45,8 @@ class Call:
 class Bursts:
     """Times a kernel in a controlled process, and keeps some calls."""
 
-    def __init__(self, op: Operator, process: Controlled, fresh: FreshInputs) -> None:
+    def __init__(self, op: Operator, process: Controlled, fresh: FreshInputs, least: float = 0.0) -> None:
+        """Time calls of an operator's kernel. `least` are seconds in which no kernel can compute it."""
         self._op, self._process, self._fresh = op, process, fresh
         layout = process.layout
         self._places = [_table([slot[i] for slot in layout.inputs]) for i in range(len(op.inputs))]
@@ -53,11 +54,14 @@ class Bursts:
         self._nan = np.full(_FILL, 0xFF, np.uint8)
         self._rng = np.random.default_rng()
         self._most = max(3, min(KEPT, KEPT_BYTES // sum(r.nbytes for r in (*layout.inputs[0], *layout.outputs[0]))))
-        self._picked = 0
+        self._picked, self._least = 0, least
         self.kept: list[Call] = []
 
     def time(self, calls: int) -> float:
-        """Call the kernel on new inputs each time; return the total seconds without those of the hand-overs."""
+        """Call the kernel on new inputs each time; return the total seconds without those of the hand-overs.
+
+        They are at least `least` for each call, so that samples of a source that computes nothing have few calls.
+        """
         seconds, slots = 0.0, self._process.layout.slots
         for first in range(0, calls, slots):
             count = min(slots, calls - first)
@@ -65,7 +69,7 @@ class Bursts:
             seconds += self.run(given)
             for slot in self._rng.choice(count, min(PICKED, count), replace=False):
                 self._pick(given, int(slot))
-        return seconds
+        return max(seconds, calls * self._least)
 
     def run(self, given: list[np.ndarray]) -> float:
         """Call the kernel once on each of some inputs, arrays [calls, *shape]. Return the seconds without the hand-over."""

@@ -39,6 +39,8 @@ HAND_OVERS = 8
 more memory than a second-level cache has. With several threads a sample also lasts `TimingRules.sample`, because they wake up at
 each burst.
 """
+_IMPOSSIBLE = 0.25
+"""Share of the roofline floor below which all times are IMPLAUSIBLE, also with new rates of the machine."""
 _MOST_SECONDS = 1e-3
 """Duration of a sample for which there are slots enough, if calls take as long as the roofline floor."""
 
@@ -71,16 +73,17 @@ def _trial(built: Built, hw: Hardware, seed: int, rules: TimingRules, memory: in
         try:
             warn_of_isolation(process.isolation)
             process.load()
-            process.stage = "verify"
-            bursts = Bursts(op, process, FreshInputs(op, draw.inputs))
+            process.enter("verify")
+            bursts = Bursts(op, process, FreshInputs(op, draw.inputs), max(1e-9, _IMPOSSIBLE * floor))
             given = [array[None] for array in draw.inputs]
             bursts.run(given)
             first = bursts.call(given, 0)
             if fault := first.damage or draw.fault(decode(first.outputs[0], op.output.dtype)):
                 return Measurement(Status.WRONG_ANSWER, error=f"before timing: {fault}", digest=digest)
-            process.stage = "time"
             shortest = max(HAND_OVERS * process.hand_over, rules.sample if threads > 1 else 0.0)
+            process.enter("wait")
             with timing_lock(""):
+                process.enter("time")
                 samples, calls = take_samples(bursts.time, replace(rules, sample=shortest), called=1)
         finally:
             process.close()

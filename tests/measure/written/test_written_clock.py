@@ -39,7 +39,7 @@ RIGHT = ATTACKS["is right"]
 def tried() -> Iterator[WrittenTrials]:
     """Trials with short deadlines."""
     with pytest.MonkeyPatch.context() as patch:
-        for stage in ("load", "verify", "time"):
+        for stage in ("load", "verify"):
             patch.setitem(STAGE_SECONDS, stage, 2.0)
         yield WrittenTrials(hardware.get("host"))
 
@@ -108,6 +108,31 @@ def test_a_process_that_ends_is_named(controlled: Controlled) -> None:
     with pytest.raises(WorkerLost, match="SIGKILL") as caught:
         controlled.burst(0)
     assert caught.value.status is Status.CRASHED
+
+
+def test_many_short_bursts_do_not_outlast_their_stage(controlled: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
+    controlled.load()
+    monkeypatch.setitem(STAGE_SECONDS, "time", 0.5)
+    controlled.enter("time")
+    limit = time.monotonic() + 30
+    with pytest.raises(WorkerLost, match=r"0\.5 s in stage time") as caught:
+        while time.monotonic() < limit:
+            controlled.burst(1)
+    assert caught.value.status is Status.TIMEOUT
+
+
+def test_a_hand_over_that_was_measured_too_long_ends_the_trial(tried: WrittenTrials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All bursts then seem to take no time."""
+    load = Controlled.load
+
+    def late(process: Controlled) -> None:
+        load(process)
+        process.hand_over = 1.0
+
+    monkeypatch.setattr(Controlled, "load", late)
+    monkeypatch.setitem(STAGE_SECONDS, "time", 0.5)
+    found = tried.measure(written(RIGHT), seed=1)
+    assert found.status in (Status.IMPLAUSIBLE, Status.TIMEOUT), found.error
 
 
 def test_a_stopped_process_ends_with_the_harness(tmp_path: Path) -> None:
