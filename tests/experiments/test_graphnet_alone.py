@@ -13,11 +13,14 @@ from pathlib import Path
 from experiments.benches.graphnet.alone import resume
 
 CHILD = """
-import sys, time
+import subprocess, sys, time
 from pathlib import Path
 from experiments.benches.graphnet.alone import alone, end_with_parent
 end_with_parent()
 folder, name = Path(sys.argv[1]), sys.argv[2]
+if name == "busy":  # with a worker in a session of its own
+    worker = [sys.executable, "-c", "import time; time.sleep(60)"]
+    (folder / "worker").write_text(str(subprocess.Popen(worker, start_new_session=True).pid))
 (folder / name).write_text("began")
 if name == "busy":
     while True:
@@ -62,10 +65,11 @@ def child(folder: Path, name: str) -> subprocess.Popen[bytes]:
 
 def test_others_are_stopped_and_go_on_in_the_end_or_if_the_timing_is_killed(tmp_path: Path) -> None:
     busy = child(tmp_path, "busy")
+    worker = int((tmp_path / "worker").read_text())
     first = child(tmp_path, "first")
     second = None
     try:
-        until(lambda: state(busy.pid) == "T" and (tmp_path / "first").read_text() == "alone")
+        until(lambda: state(busy.pid) == state(worker) == "T" and (tmp_path / "first").read_text() == "alone")
         second = child(tmp_path, "second")  # waits for its turn
         resume(tmp_path / "turn")
         assert state(busy.pid) == "T" and (tmp_path / "second").read_text() == "began"
@@ -76,12 +80,13 @@ def test_others_are_stopped_and_go_on_in_the_end_or_if_the_timing_is_killed(tmp_
         second.wait()
         assert state(busy.pid) == "T"
         resume(tmp_path / "turn")
-        until(lambda: state(busy.pid) in "SR")
+        until(lambda: state(busy.pid) in "SR" and state(worker) in "SR")
         (tmp_path / "enough").touch()
         third = second = child(tmp_path, "third")
         until(lambda: (tmp_path / "third").read_text() == "done" and state(busy.pid) in "SR")
         assert third.poll() is None
     finally:
+        os.kill(worker, signal.SIGKILL)
         for one in filter(None, (busy, first, second)):
             one.kill()
             one.wait()

@@ -21,13 +21,13 @@ def end_with_parent() -> None:
 
 @contextlib.contextmanager
 def alone(turn: Path) -> Iterator[None]:
-    """Wait for the lock of the file `turn`, then stop the process groups of the parent's other children until the block ends.
+    """Wait for the lock of the file `turn`, then stop all other descendants of the parent until the block ends.
 
-    Each child has a process group of its own. If this process is killed meanwhile, the parent calls `resume`.
+    If this process is killed meanwhile, the parent calls `resume`.
     """
     with turn.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        others = _children(os.getppid()) - {os.getpid()}
+        others = _descendants(_children(os.getppid()) - {os.getpid()})
         try:
             _send(others, signal.SIGSTOP)
             yield
@@ -36,18 +36,30 @@ def alone(turn: Path) -> Iterator[None]:
 
 
 def resume(turn: Path) -> None:
-    """Let all children of this process continue, unless one of them is timing calls."""
+    """Let all descendants of this process continue, unless one of its children is timing calls."""
     with turn.open("w") as file, contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _send(_children(os.getpid()), signal.SIGCONT)
+        _send(_descendants(_children(os.getpid())), signal.SIGCONT)
 
 
 def _children(parent: int) -> set[int]:
-    threads = Path(f"/proc/{parent}/task").iterdir()
-    return {int(one) for thread in threads for one in (thread / "children").read_text(encoding="utf-8").split()}
+    """Return the processes that the threads of a process started and that have not ended."""
+    try:
+        threads = list(Path(f"/proc/{parent}/task").iterdir())
+        return {int(one) for thread in threads for one in (thread / "children").read_text(encoding="utf-8").split()}
+    except (FileNotFoundError, ProcessLookupError):  # a process or thread that has ended
+        return set()
 
 
-def _send(processes: set[int], number: int) -> None:
+def _descendants(processes: set[int]) -> list[int]:
+    """Return processes and what they started, parents first: a stopped process starts no others."""
+    found = sorted(processes)
+    for one in found:
+        found += sorted(_children(one))
+    return found
+
+
+def _send(processes: list[int], number: int) -> None:
     for one in processes:
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.killpg(one, number)
+            os.kill(one, number)
