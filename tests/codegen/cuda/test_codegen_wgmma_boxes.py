@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def rows(m: int, n: int, k: int, dtype: str, *stages: str) -> Operator:
     return operators.gemm(m, n, k, dtype, weights="nk").with_epilogue(*stages)
 
 
-LAST = {"image": "nhwc", "weights": "rskc", "result": "nhwc", "padding": 1, "dtype": "bfloat16"}
+LAST: dict[str, Any] = {"image": "nhwc", "weights": "rskc", "result": "nhwc", "padding": 1, "dtype": "bfloat16"}
 CASES = {
     "whole tiles": [
         alone(gemm(256, 128, 192, "float16"), [64, 64], [128, 64], TINY, stages=2, persistent=1),
@@ -280,11 +281,12 @@ test_nvrtc_neither_spills_nor_serialises = compile_well(MENU, "128x128")
 @pytest.mark.parametrize("name", thorough_but(["128x128", "128x256", "cluster"], "128x128"))
 def test_fewer_instructions_store(name: str) -> None:
     """An `stmatrix` for each two stores of 8 bytes a lane, and no swap between lanes; a store of TMA for each 64 columns."""
-    tile = {"128x128": ([64, 128], [128, 128]), "128x256": ([64, 256], [128, 256]), "cluster": ([128, 128], [256, 128])}[name]
-    knobs = {"cluster": 2} if name == "cluster" else {}
-    plain = generate(LARGE, wgmma_schedule(LARGE, *tile, stages=4, persistent=1, **knobs), H200)
+    tile, block, cluster = {
+        "128x128": ([64, 128], [128, 128], 1), "128x256": ([64, 256], [128, 256], 1), "cluster": ([128, 128], [256, 128], 2),
+    }[name]  # fmt: skip
+    plain = generate(LARGE, wgmma_schedule(LARGE, tile, block, stages=4, persistent=1, cluster=cluster), H200)
     before, after = (operations(kernel) for kernel in (plain, MENU[name]))
-    number = tile[0][0] * tile[0][1] // 64 // 64
+    number = tile[0] * tile[1] // 64 // 64
     assert before["STG"] == before["SHFL"] // 2 == 8 * number and after["STSM"] == 4 * number and after["UTMASTG"] == number
     assert not {"STG", "SHFL", "STL", "LDL"} & set(after) and after.total() < before.total()
 

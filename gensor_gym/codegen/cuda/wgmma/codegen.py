@@ -44,11 +44,11 @@ from gensor_gym.codegen.cuda.wgmma.ring import (
     declare_ring,
     initialised_ring,
     only_producer,
+    with_deepest_ring,
     write_first_stage,
     write_next_stage,
     write_refill,
     write_release,
-    with_deepest_ring,
 )
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store

@@ -34,7 +34,7 @@ MOST_COLUMNS = 256
 
 
 def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan | None]) -> WgmmaPlan | None:
-    """Return the plan of a program with tensor_core=2 whose consumers take turns; `plan_of` makes such a plan of a program, or None.
+    """Return the plan of a program with tensor_core=2 whose consumers take turns. `plan_of` makes such plans, or None.
 
     None if there is none: with a split reduction, or with so few tiles that all of them run at the same time. The ring has as
     many stages as fit while as many blocks run at a time as with the program's number of stages.

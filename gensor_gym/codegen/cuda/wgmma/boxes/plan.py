@@ -12,8 +12,8 @@ from gensor_gym.codegen.cuda.wgmma.boxes.buffers import GROUP, ITEM, MOST_COLUMN
 from gensor_gym.codegen.cuda.wgmma.plan import WARPGROUP, WgmmaPlan
 from gensor_gym.operators.types import Operator
 
-_ALIGNED = 128
-"""Shared addresses of boxes are multiples of this number of bytes."""
+_PERIOD = 256
+"""Bytes after which the permutation of rows of 32 bytes is the same again. Boxes begin at its multiples."""
 
 
 def with_boxes(plan: WgmmaPlan) -> WgmmaPlan | None:
@@ -64,11 +64,10 @@ def _along_rows(plan: WgmmaPlan) -> Iterator[dict[int, int]]:
     """Yield the numbers of elements of a box along axes of columns, most first, for rows along m: adjacent columns of a tile."""
     if plan.tile[1] % GROUP:
         return
-    outer: list[int] = []
-    for a in plan.column_axes:
-        inner = plan.column_axes[len(outer) + 1 :]
-        rest = math.prod(plan.register[b] for b in inner)
-        for length in range(plan.register[a], 0, -1):
-            if plan.register[a] % length == 0 and length * rest <= MOST_COLUMNS and length * rest * WARP_ROWS * ITEM % _ALIGNED == 0:
-                yield {**dict.fromkeys(outer, 1), a: length, **{b: plan.register[b] for b in inner}}
-        outer.append(a)
+    lengths = [plan.register[a] for a in plan.column_axes]
+    for place, length in enumerate(lengths):
+        inner = lengths[place + 1 :]
+        for part in range(length, 0, -1):
+            columns = part * math.prod(inner)
+            if length % part == 0 and columns <= MOST_COLUMNS and columns * WARP_ROWS * ITEM % _PERIOD == 0:
+                yield dict(zip(plan.column_axes, [1] * place + [part, *inner], strict=True))

@@ -1,9 +1,9 @@
 """C text of the end of a wgmma kernel whose output TMA stores: epilogue, `stmatrix`, and stores of boxes.
 
-A warp has the sums of 16 rows as 8 x 8 matrices, two adjacent columns in a lane. One `stmatrix.x4` stores two by two of them: lane
-8 i + r has the address of row r of matrix i, or of column r if rows of the output are along m (`.trans`). Units of 16 bytes of a
-buffer's rows are permuted as by the tensor map's swizzle, so that the 8 rows of a matrix are in different banks. TMA leaves out
-elements past the output's end.
+A warp has the sums of 16 rows as 8 x 8 matrices, two adjacent columns in a lane. One `stmatrix.x4` stores two by two matrices:
+lane 8 i + r has the address of row r of matrix i, or of its column r if rows of the output are along m (`.trans`). Units of 16
+bytes of a buffer's rows are permuted as by the tensor map's swizzle, so that the 8 rows of a matrix are in different banks. TMA
+leaves out elements past the output's end.
 
 Writes by threads and reads by TMA take different ways (proxies) to shared memory. So every lane ends its writes with a fence, and
 only then the first lane starts the store.
