@@ -128,6 +128,7 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
     def answered(command: list[str], seconds: float, **_: Any) -> int | None:
         request = json.loads(Path(command[3]).read_text())
         if "right" in request["graph"]:
+            slow.extend([seconds] * (request["side"] == "inductor"))
             return None if request["side"] == "inductor" else 9
         status = "left out" if "wild" in request["graph"] else "right"
         times = {"eager_s": 2.0, "call_s": 1.0, "compiled_s": 5.0, "closest": -6}
@@ -136,6 +137,7 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
         return 0
 
     calls: list[str] = []
+    slow: list[float] = []
     monkeypatch.setattr(suite, "run_group", answered)
     config = compose(["suite=graphnet", f"graphnet.repository={clone}", "graphnet.inductor=true", f"output={tmp_path}"], "bench")
     for _ in range(2):
@@ -145,6 +147,10 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
     told = {(row["graph"][13:], row["side"]): row["status"] for row in emit.rows if row["kind"] == "graph"}
     assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 11
     assert len(calls) == 9 and ("wild", "inductor") not in told
+    config.graphnet.limit_s += 1
+    emit = Lines(tmp_path / "graphnet.jsonl", "graphnet")
+    suite.run(config, emit)
+    assert len(calls) == 9 and slow == [120, 121]
     text = (tmp_path / "graphnet" / "graphnet.md").read_text()
     assert "| error | 1 | 0 |" in text and "| slow | 0 | 1 |" in text and "torch does not run them: 1" in text
     assert "| S(-5) | 1.10 | 1.10 |" in text and "| median seconds to compile | 5 s | 5 s |" in text  # (2**4 * 0.1)**(1 / 5)

@@ -82,7 +82,10 @@ class LoopPlan:
         """
         whole = self.groups_channels or (self.groups_bytes and self.reads[0].packing is None)
         full = tuple(self.widest or size if a == self.vector else size for a, size in enumerate(self.tiles[0]))
-        found = [tiling(self.op, self.program.hardware, one, self.vector, self.group, whole) for one in (full, self.tiles[0])]
+        found = [
+            tiling(self.op, self.program.hardware, (register, *self.tiles[1:]), self.vector, self.group, whole)
+            for register in (full, self.tiles[0])
+        ]
         return found[1] if found[0] else None
 
     @property
@@ -263,7 +266,8 @@ def _effective_tiles(
         size = block = GROUPS[op.dtype]
         channels = not op.reads[0].coefficients[-1][group]
         whole = channels or (size == GROUP and not program.knob("pack_a"))
-        in_tiles = tiling(op, program.hardware, tuple(c[0] for c in columns), vector, group, whole)
+        levels: tuple[tuple[int, ...], ...] = tuple(zip(*columns, strict=True))
+        in_tiles = tiling(op, program.hardware, levels, vector, group, whole)
         size, block = (in_tiles.step, in_tiles.step if channels else size) if in_tiles else (size, block)
         columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group], size)
     register, l1, task = (list(level) for level in zip(*columns, strict=True))

@@ -22,8 +22,7 @@ from gensor_gym.cost.constants import (
 )
 from gensor_gym.cost.cpu.copies import is_contiguous, is_packed
 from gensor_gym.cost.cpu.groups import group_of
-from gensor_gym.cost.cpu.matrix import CHAIN, is_in_tiles
-from gensor_gym.cost.cpu.matrix import ROWS as STEP
+from gensor_gym.cost.cpu.matrix import CHAIN, groups_of_row, is_in_tiles
 from gensor_gym.cost.cpu.tiles import ROWS, TASK, moves_back
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import rows_of, vectors_along, vectors_of
@@ -329,7 +328,7 @@ def chain_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     if ints[END_REDUCE] == SPATIAL_SLOTS:
         return 0.0
     if is_in_tiles(row, slot, ints, floats):
-        return CHAIN / STEP
+        return CHAIN / groups_of_row(row, ints)
     return FMA_CHAIN if ints[BODY] == 0 else FMA_CHAIN - 1.0
 
 

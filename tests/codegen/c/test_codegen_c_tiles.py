@@ -53,15 +53,16 @@ def matrix(rng: random.Random) -> Program:
 
 
 def convolution(rng: random.Random) -> Program:
-    """A convolution whose lanes are output channels."""
-    dtype = rng.choice(("bfloat16", "int8"))
-    c, k, r = (64 if dtype == "int8" else 32) * rng.choice((1, 2)), 16 * rng.choice((1, 2, 5)), rng.choice((1, 3))
-    h, w = rng.randint(3, 9), rng.choice((3, 7, 14, 17, 28))
-    sizes = f"n={rng.choice((1, 2))}, c={c}, h={h}, w={w}, k={k}, r={r}, s={r}, stride={rng.choice((1, 2))}, padding={r // 2}"
+    """A convolution whose lanes are output channels; for half of them, input channels do not fill a row of a tile."""
+    dtype, few = rng.choice(("bfloat16", "int8")), rng.random() < 0.5
+    c = rng.choice((2, 3, 4, 13, 24)) if few else (64 if dtype == "int8" else 32) * rng.choice((1, 2))
+    k, (r, s) = 16 * rng.choice((1, 2, 5)), rng.choice(((3, 3), (1, 5), (7, 7), (2, 16)) if few else ((1, 1), (3, 3)))
+    h, w = rng.randint(3, 9), rng.choice((3, 7, 14, 17, 28)) + (s if few else 0)
+    sizes = f"n={rng.choice((1, 2))}, c={c}, h={h}, w={w}, k={k}, r={r}, s={s}, stride={rng.choice((1, 2))}, padding={r // 2}"
     op = operators.parse(f'conv2d({sizes}, dtype="{dtype}"){rng.choice(EPILOGUES[dtype])}')
     register = 1, rng.choice((16, 32, 64)), rng.choice((1, 1, 2, 3)), rng.choice((1, 4, 7, 14)), 1, 1, 1
-    inner = tuple(size * rng.choice((1, 2)) for size in register[:4]) + (rng.choice((4, 64, c)), r, r)
-    outer = tuple(size * rng.choice((1, 2)) for size in inner[:4]) + (rng.choice((1, 2)) * inner[4], r, r)
+    inner = tuple(size * rng.choice((1, 2)) for size in register[:4]) + (rng.choice((4, 64, c)), rng.choice((1, r)), s)
+    outer = tuple(size * rng.choice((1, 2)) for size in inner[:4]) + (rng.choice((1, 2)) * inner[4], r, s)
     frozen = dataclasses.replace(op, frozen=rng.random() < 0.5)
     return program(frozen, register, inner, outer, hw=HOST, convolution=1, pack_a=1, pack_b=1)
 
@@ -107,10 +108,12 @@ def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
         rows = dict(map(lambda one: tuple(map(int, re.findall(r"\d+", one))), counts.split(", ")))
         assert [one.split(" ")[0] for one in widths.split(", ")] == [f"[{number}]" for number in rows]
         dots = re.findall(r'tile_dot\("\w+", (\d), (\d), (\d), [01]\)', source)
-        assert dots and all(rows[int(c)] == rows[int(a)] and rows[int(b)] == 16 for c, a, b in dots)
+        sizes = dict(map(lambda one: tuple(map(int, re.findall(r"\d+", one))), widths.split(", ")))
+        assert dots and all(rows[int(c)] == rows[int(a)] and 4 * rows[int(b)] == sizes[int(a)] for c, a, b in dots)
 
 
 MATRIX = '{}(m=40, n=96, k=136, dtype="{}")'
+FIRST = 'conv2d(n=1, c=3, h=20, w=28, k=64, r=7, s=7, stride=2, padding=3, dtype="bfloat16")'
 IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
 
 
@@ -124,13 +127,16 @@ IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
     (IMAGE.format("int8"), "packed += 256", "packed += 128"),
     (IMAGE.format("bfloat16"), "turn_eight(first, stride, packed + 32 * i + r)", "turn_eight(first, stride, packed + 32 * i)"),
     (IMAGE.format("bfloat16"), "memset(packed, 0", "memset(packed, 0x41"),
+    (FIRST, "s * 64, 128)", "s * 64, 64)"),
+    (FIRST, "const long s = 0;", "const long s = 1;"),
 ])  # fmt: skip
 def test_planted_faults_show(text: str, right: str, wrong: str) -> None:
     op = operators.parse(text.replace("k=136", "k=128") if "int8" in text else text)
     if op.name == "gemm":
         made = program(op, (20, 32, 1), (40, 32, op.extents[2]), (40, 96, op.extents[2]), hw=HOST, pack_b=1)
     else:
-        tiles = (1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, 128, 3, 3), (1, 64, 9, 14, 128, 3, 3)
+        window = op.extents[4:]
+        tiles = (1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, *window), (1, 64, 9, 14, *window)
         made = program(op, *tiles, hw=HOST, convolution=1, pack_a=1, pack_b=1)
     inputs = inputs_of(op)
     for kernel in (generate_c(made), standing_in(generate_c(made))):
@@ -157,19 +163,22 @@ def test_weights_of_the_next_columns_are_prefetched() -> None:
 
 
 def test_only_products_whose_rows_are_regular_are_tiled() -> None:
-    """Rows of several batches, unequal parts in three registers, odd widths, and channels that fill no row."""
+    """Rows of several batches, unequal parts in three registers, odd widths, and taps that are cut or apart."""
     batched = operators.batched_gemm(2, 32, 64, 64, dtype="bfloat16")
     rows = operators.gemm(80, 64, 64, dtype="bfloat16")
-    image = operators.parse('conv2d(n=1, c=48, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="bfloat16")')
-    tiles = (1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, 48, 3, 3), (1, 64, 9, 14, 48, 3, 3)
+    image, apart = (operators.parse(f'conv2d(n=1, c=48, h=9, w=14, k=64, r=3, s=3, padding=1{more}, dtype="int8")')
+                    for more in ("", ", dilation=2"))  # fmt: skip
+    whole, cut = (((1, 32, 1, 14, 1, 1, 1), (1, 32, 9, 14, 48, 3, s), (1, 64, 9, 14, 48, 3, 3)) for s in (3, 1))
     made = [
         program(batched, (2, 8, 32, 1), (2, 32, 32, 64), (2, 32, 64, 64), hw=HOST, pack_b=1),
         program(rows, (40, 16, 1), (40, 16, 64), (80, 64, 64), hw=HOST, pack_b=1),
         program(rows, (8, 24, 1), (8, 24, 64), (80, 48, 64), hw=HOST, pack_b=1),
         program(rows, (8, 32, 1), (8, 32, 64), (80, 64, 64), hw=machine(), pack_b=1),
-        program(image, *tiles, hw=HOST, convolution=1, pack_a=1, pack_b=1),
+        program(image, *cut, hw=HOST, convolution=1, pack_a=1, pack_b=1),
+        program(apart, *whole, hw=HOST, convolution=1, pack_a=1, pack_b=1),
     ]
     assert not any(make_plan(one).tiling for one in made)
     check(made, 1)
     regular = [program(rows, (m, 16, 1), (m, 16, 64), (m, 64, 64), hw=HOST, pack_b=1) for m in (39, 48, 64)]
+    regular.append(program(image, *whole, hw=HOST, convolution=1, pack_a=1, pack_b=1))
     assert all(make_plan(one).tiling for one in regular)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import itertools
 import platform
 import random
 import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +14,14 @@ import pytest
 
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
-from gensor_gym.codegen.c.micro.kernel import AGAIN
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
-from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
-from tests.codegen.c.test_codegen_c_memory import STACKED, run_kernel_between_guard_pages
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.apart import in_a_process_of_its_own
-from tests.support.c_cases import check, compiled, inputs_of, machine, program, random_program
+from tests.support.c_cases import check, compiled, inputs_of, machine, program
 from tests.support.gir_cases import sanitized_apart
 from tests.support.thorough import thorough_but
 
@@ -160,126 +156,6 @@ def test_rows_of_pixels_are_turned_in_registers(lanes: int) -> None:
         check([wrong], 1)
 
 
-def over_channels(tile: tuple[int, ...], taps: tuple[int, int], k: int = 35, **knobs: int) -> Program:
-    """A convolution of 3x3 taps whose lanes are channels; `tile` are the register tile's channels, rows and columns."""
-    op = operators.conv2d(n=1, c=5, h=7, w=13, k=k, r=3, s=3, padding=1).with_epilogue("bias", "relu")
-    levels = (1, *tile, 1, *taps), (1, *tile, 5, 3, 3), (1, *tile, 5, 3, 3)
-    return program(op, *levels, **{"convolution": 1, "pack_a": 1, "pack_b": 1, "unroll": 1, **knobs})
-
-
-@pytest.mark.parametrize("tile, taps, again", [
-    ((16, 1, 13), (1, 3), False), ((32, 1, 13), (1, 3), True), ((16, 1, 13), (1, 1), True), ((16, 1, 1), (1, 3), False),
-    ((16, 2, 6), (1, 3), True), ((16, 2, 6), (3, 3), True), ((16, 1, 13), (3, 3), False), ((16, 2, 2), (3, 3), False),
-])  # fmt: skip
-def test_taps_read_elements_again_where_registers_are_few(tile: tuple[int, ...], taps: tuple[int, int], again: bool) -> None:
-    """Registers hold the elements of 15 columns with 13 accumulators, but not with 26. Loops that are not unrolled share none."""
-    kernel = generate_c(over_channels(tile, taps))
-    assert (kernel.source.count('"memory"') > 0) == again
-    check([kernel], 2)
-    guarded = generate_c(over_channels(tile, taps, pack_a=0)).source.split("reads padding. */")[1].split("Task tile")[0]
-    assert '"memory"' not in guarded
-
-
-@pytest.mark.as_shipped
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads assembly of x86-64")
-def test_accumulators_of_taps_stay_in_registers(tmp_path: Path) -> None:
-    """They are 26 of 32 registers. gcc 12 kept elements of other taps there: 1.5 times the time (Xeon with AVX-512)."""
-    found = []
-    for fault in (False, True):
-        text = generate_c(over_channels((32, 1, 13), (1, 3), k=64)).source
-        source = tmp_path / "kernel.c"
-        source.write_text(text.replace('__asm__ volatile("" ::: "memory");', "") if fault else text)
-        compiler, output = find_compiler(), tmp_path / "kernel.s"
-        flags = (*compiler.flags("skylake-avx512", 16, shared=False), "-fPIC", "-S")
-        subprocess.run([*compiler.command, *flags, str(source), "-o", str(output)], check=True, timeout=60)
-        found.append(len(STACKED.findall(output.read_text())))
-    assert 2 * found[0] < found[1], found  # turning the results at the end takes some room
-
-
-TARGETS = {"haswell": ("avx2", 8), "skylake-avx512": ("avx512bw", 16)}
-"""What code is compiled for -> the flag that this machine must have to run it, lanes."""
-
-CHANNELS_LAST = """
-void pad(const float *restrict x, float *restrict y) {
-    for (long a = 0; a < 15; a++) for (long b = 0; b < 15; b++) for (long c = 0; c < 2; c++) {
-        const long u = a - 1, v = b - 1;
-        y[(a * 16 + b) * 2 + c] = (unsigned long)u < 13 && (unsigned long)v < 13 ? x[(u * 13 + v) * 2 + c] : 0;
-    }
-}
-"""
-CHANNELS_FIRST = """
-void pad(const float *restrict x, float *restrict y) {
-    for (int a = 0; a < 14; a++) for (int b = 0; b < 16; b++) for (int c = 0; c < 2; c++) {
-        const int u = a - 1, v = b - 1;
-        y[(c * 14 + a) * 16 + b] = !(u < 0 || u >= 12 || v < 0 || v >= 12) ? x[(c * 12 + u) * 12 + v] : 0;
-    }
-}
-"""
-UNWRITTEN = -7.0
-
-
-def _last(x: np.ndarray) -> np.ndarray:
-    y = np.full((15, 16, 2), UNWRITTEN, np.float32)
-    y[:, :15] = np.pad(x[: 13 * 13 * 2].reshape(13, 13, 2), ((1, 1), (1, 1), (0, 0)))
-    return y
-
-
-def _first(x: np.ndarray) -> np.ndarray:
-    return np.pad(x[: 2 * 12 * 12].reshape(2, 12, 12), ((0, 0), (1, 1), (1, 3)))
-
-
-LOOPS = {"channels last": (CHANNELS_LAST, _last), "channels first": (CHANNELS_FIRST, _first)}
-
-
-def _arches() -> list[str]:
-    """The targets that this machine can run."""
-    return [arch for arch, (flag, _) in TARGETS.items() if flag in cpu_info().flags]
-
-
-def _wrong(name: str, arch: str, folder: Path, optimize: str = "") -> int:
-    """Values that the compiled loop gets wrong, with the flags in use or with another level of optimization."""
-    text, padded = LOOPS[name]
-    # A name of its own: a library once loaded is found again by its path.
-    label = name.replace(" ", "_") + optimize
-    source, library = folder / "pad.c", folder / f"{label}.so"
-    source.write_text(text)
-    line = find_compiler().line(source, library, arch, TARGETS[arch][1], libraries=False)
-    line = [optimize if optimize and re.fullmatch("-O.", word) else word for word in line]
-    subprocess.run(line, check=True, capture_output=True, timeout=120)
-    x = np.arange(1, 1001, dtype=np.float32)
-    expected = padded(x)
-    y = np.full(expected.shape, UNWRITTEN, np.float32)
-    ctypes.CDLL(str(library)).pad(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
-    return int((y != expected).sum())
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiled for AVX2 and AVX-512")
-@pytest.mark.parametrize("arch", _arches())
-@pytest.mark.parametrize("name", list(LOOPS))
-def test_plain_padding_loops_are_right_with_the_flags_in_use(name: str, arch: str, tmp_path: Path) -> None:
-    assert _wrong(name, arch, tmp_path) == 0
-
-
-@pytest.mark.skipif("haswell" not in _arches(), reason="compiled for AVX2")
-@pytest.mark.skipif(not re.search(r"\b12\.2\.", find_compiler().version), reason="the fault is known of gcc 12.2")
-@pytest.mark.skipif(find_compiler().name != "gcc", reason="the fault is gcc's")
-def test_these_loops_show_the_fault_of_gcc_12(tmp_path: Path) -> None:
-    for name in LOOPS:
-        assert _wrong(name, "haswell", tmp_path, "-O3") > 0, f"{name}: the test above would not see the fault"
-        assert _wrong(name, "haswell", tmp_path, "-O2") == 0
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiled for AVX2 and AVX-512")
-@pytest.mark.parametrize("arch", _arches())
-def test_padded_kernels_are_right(arch: str) -> None:
-    hw = machine(TARGETS[arch][1], arch)
-    programs = [random_program(seed, hw) for seed in range(200)]
-    padded = [p for p in programs if re.search(r"padding=\(?[1-9]", str(p.operator))]
-    packed = [p for p in padded if p.knob("pack_a") or p.knob("pack_b")]
-    assert len(padded) > 20 and len(packed) > 8
-    check([*packed[:12], *padded[:12]], 2)
-
-
 CONVOLUTIONS = [
     "conv2d(n=2, c=5, h=9, w=11, k=20, r=3, s=3, padding=1)",
     "conv2d(n=1, c=3, h=23, w=22, k=16, r=7, s=7, stride=2, padding=3)",
@@ -362,74 +238,3 @@ def test_a_copy_larger_than_the_last_cache_is_not_shared() -> None:
     kernel = generate_c(program(op, (8, 48, 1), (8, 48, 64), (64, 96, 512), pack_a=1, pack_b=1))
     assert "shared_" not in kernel.source
     assert kernel.workspace_bytes < 4 << 20
-
-
-def narrow(arch: str = "x86-64-v3") -> Hardware:
-    """A machine with AVX2: vectors of 8 float32, 16 registers."""
-    return dataclasses.replace(machine(8, arch), vector_registers=16)
-
-
-def crowded(register: tuple[int, int, int], r: int = 3, hw: Hardware | None = None, **sizes: int) -> Program:
-    """Return a convolution whose lanes are channels; `register` has the channels, rows and columns of its register tile."""
-    size = dict(n=1, c=6, h=10, w=11, k=40, padding=r // 2) | sizes
-    tile = (1, *register)
-    op = operators.conv2d(r=r, s=r, **size).with_epilogue("bias", "relu")
-    levels = (*tile, 1, r, 1), (*tile, size["c"], r, r), (*tile, size["c"], r, r)
-    return program(op, *levels, hw=hw or narrow(), convolution=1, pack_a=1, pack_b=1, unroll=4)
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [(crowded((24, 2, 2)), True), (crowded((24, 1, 3)), True), (crowded((24, 2, 2), r=1), False),
-     (crowded((24, 2, 2), hw=machine(8)), False), (crowded((96, 1, 1)), False)],
-    ids=["12 sums", "9 sums", "no window", "32 registers", "one pixel"],
-)  # fmt: skip
-def test_elements_of_windows_are_loaded_again_where_registers_are_few(made: Program, expected: bool) -> None:
-    assert (AGAIN in generate_c(made).source) == expected
-
-
-@pytest.mark.as_shipped
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads assembly of x86-64")
-def test_loading_again_keeps_sums_in_registers(tmp_path: Path) -> None:
-    """Vectors that gcc 12 keeps on the stack in a loop: 80 of a tile of 12 sums before, 32 after."""
-    found, source, compiler = [], tmp_path / "kernel.c", find_compiler()
-    text = generate_c(crowded((24, 2, 2), c=64, k=48, h=14, w=14)).source
-    for each in (text, text.replace(AGAIN, "")):
-        source.write_text(each)
-        line = [*compiler.command, *compiler.flags("x86-64-v3", 8, shared=False), "-fPIC", "-S", str(source), "-o", "-"]
-        made = subprocess.run(line, check=True, timeout=60, capture_output=True, text=True).stdout
-        found.append(len(re.findall(r"%ymm.*\(%rsp\)|\(%rsp\).*%ymm", made)))
-    assert 2 * found[0] <= found[1] or found[1] <= 8
-
-
-def crowded_program(seed: int) -> Program | None:
-    """A random convolution on a machine with AVX2, with 9 to 14 sums; None for a window larger than its image."""
-    rng = random.Random(seed)
-    register = rng.choice([(24, 2, 2), (24, 1, 4), (16, 2, 3), (16, 1, 6), (40, 1, 2), (16, 7, 1), (20, 2, 2)])
-    sizes = dict(n=rng.choice((1, 2)), c=rng.choice((1, 3, 8)), h=rng.randint(3, 15), w=rng.randint(3, 15), k=rng.randint(1, 60))
-    more = dict(stride=rng.choice((1, 1, 2)), dilation=rng.choice((1, 1, 2)), padding=rng.randint(0, 2))
-    arch = "x86-64-v3" if platform.machine() == "x86_64" else "native"
-    try:
-        return crowded(register, rng.choice((2, 3, 3, 5)), narrow(arch), **sizes, **more)
-    except ValueError:
-        return None
-
-
-@pytest.mark.skipif(cpu_info().lanes < 8, reason="kernels are compiled for AVX2")
-@pytest.mark.parametrize("seeds", thorough_but([range(7500, 7512), range(7512, 7560)], range(7500, 7512)))
-def test_windows_with_few_registers(seeds: range) -> None:
-    made = [p for p in map(crowded_program, seeds) if p is not None]
-    assert len(made) > len(seeds) // 2
-    check(made, 1, 2)
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(cpu_info().lanes < 8, reason="kernels are compiled for AVX2")
-def test_windows_with_few_registers_between_guard_pages() -> None:
-    in_a_process_of_its_own(__name__, "run_crowded_between_guard_pages(range(7500, 7520))")
-
-
-def run_crowded_between_guard_pages(seeds: range) -> None:
-    """Run the crowded convolutions of seeds on tensors at the edge of accessible memory, and compare."""
-    for kernel in compiled(p for p in map(crowded_program, seeds) if p is not None):
-        run_kernel_between_guard_pages(kernel)

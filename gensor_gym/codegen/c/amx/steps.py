@@ -1,12 +1,12 @@
 """C text of products in tile registers: the sums of a register tile are up to four tiles, added to accumulators at the end.
 
-A step multiplies 64 bytes of each row of the scalar operand with 16 groups of rows of the other. The rest of the reduction of a
-matrix product, which fills no step, is computed in vectors.
+A step multiplies up to 64 bytes of each row of the scalar operand with as many groups of rows of the other. The rest of the
+reduction of a matrix product, which fills no step, is computed in vectors.
 """
 
 from __future__ import annotations
 
-from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES, ROWS, Tiling
+from gensor_gym.codegen.c.amx.tiling import GROUP_BYTES, LANES, ROW_BYTES, Tiling
 from gensor_gym.codegen.c.micro.ahead import ask_ahead
 from gensor_gym.codegen.c.operand import SCALAR, Reader, bounds
 from gensor_gym.codegen.c.plan import LoopPlan
@@ -24,11 +24,12 @@ def shapes(plan: LoopPlan) -> str:
     if found is None:
         return ""
     rows = {_sums(found, p, c): size for p, (_, size) in enumerate(found.parts) for c in range(len(plan.chunks))}
-    rows |= dict.fromkeys(SCALARS, found.parts[0][1]) | dict.fromkeys(COLUMNS, ROWS)
+    rows |= dict.fromkeys(SCALARS, found.parts[0][1]) | dict.fromkeys(COLUMNS, found.row_bytes // GROUP_BYTES)
     if len(found.parts) > 1:
         rows[SCALARS[1]] = found.parts[1][1]
+    in_bytes = dict.fromkeys(rows, ROW_BYTES) | dict.fromkeys(SCALARS, found.row_bytes)
     widths, counts = (", ".join(f"[{number}] = {size}" for number, size in sorted(sizes.items()))
-                      for sizes in (dict.fromkeys(rows, ROW_BYTES), rows))  # fmt: skip
+                      for sizes in (in_bytes, rows))  # fmt: skip
     return f"static const struct tile_shapes shapes_of_tiles = {{1, .row_bytes = {{{widths}}}, .rows = {{{counts}}}}};\n"
 
 
@@ -47,7 +48,8 @@ def products(lines: Lines, reader: Reader, found: Tiling) -> None:
     numbers = [(p, c) for p in range(len(found.parts)) for c in range(len(plan.chunks))]
     lines.add(f"{plan.accumulator} sums_of_tiles[{rows}][{width}] {_ALIGNED};")
     if reader.edge:
-        lines.add(f"{plan.reads[0].c_type} rows_of_tiles[{rows}][{found.step}] {_ALIGNED};")
+        elements = ROW_BYTES // ITEM_BYTES[plan.op.dtype]
+        lines.add(f"{plan.reads[0].c_type} rows_of_tiles[{rows}][{elements}] {_ALIGNED};")
     lines.add(*(f"tile_zero({_sums(found, *key)});" for key in numbers))
     _loops(lines, reader, found, list(plan.op.reduce))
     for p, c in numbers:
@@ -66,7 +68,7 @@ def _loops(lines: Lines, reader: Reader, found: Tiling, axes: list[int]) -> None
         return
     axis, *inner = axes
     name, (begin, end) = plan.axes[axis], bounds(plan, axis)
-    if plan.op.extents[axis] == 1:
+    if plan.op.extents[axis] == 1 or axis == found.taps:
         lines.add(f"const long {name} = 0;")
         _loops(lines, reader, found, inner)
         return
@@ -85,23 +87,24 @@ def _step(lines: Lines, reader: Reader, found: Tiling) -> None:
     places = [add(scalar.name, reader.index(scalar, row, SCALAR)) for row in plan.rows]
     pitch = ROW_BYTES if found.axis < 0 else item * scalar.strides[found.axis]
     if reader.edge:  # the last row may repeat, so that rows have no equal distances
-        lines.add(*(f"memcpy(rows_of_tiles[{r}], {place}, {ROW_BYTES});" for r, place in enumerate(places)))
+        lines.add(*(f"memcpy(rows_of_tiles[{r}], {place}, {found.row_bytes});" for r, place in enumerate(places)))
         places, pitch = [f"rows_of_tiles[{r}]" for r in range(len(plan.rows))], ROW_BYTES
     loads = [f"tile_load({SCALARS[p % 2]}, {places[start]}, {pitch});" for p, (start, _) in enumerate(found.parts)]
     chunks, parts = range(len(plan.chunks)), range(len(found.parts))
     if len(chunks) <= len(COLUMNS):
-        lines.add(*(_column(reader, c) for c in chunks))
+        lines.add(*(_column(reader, found, c) for c in chunks))
         for p in parts:
             lines.add(loads[p], *(_dot(plan, found, p, c) for c in chunks))
         return
     lines.add(*loads)
     for c in chunks:
-        lines.add(_column(reader, c), *(_dot(plan, found, p, c) for p in parts))
+        lines.add(_column(reader, found, c), *(_dot(plan, found, p, c) for p in parts))
 
 
-def _column(reader: Reader, c: int) -> str:
+def _column(reader: Reader, found: Tiling, c: int) -> str:
     plan, lanes = reader.plan, reader.plan.reads[1]
-    pitch = plan.group_size * lanes.strides[plan.group] * ITEM_BYTES[plan.op.dtype]
+    apart = lanes.strides[found.taps] if found.taps >= 0 else plan.group_size * lanes.strides[plan.group]
+    pitch = apart * ITEM_BYTES[plan.op.dtype]
     return f"tile_load({COLUMNS[c % 2]}, {add(lanes.name, reader.index(lanes, plan.rows[0], plan.chunks[c]))}, {pitch});"
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gensor_gym.codegen.c.group import GROUPS
 from gensor_gym.codegen.c.text import ceil_div
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import ITEM_BYTES, Operator
 
 ROWS, ROW_BYTES, LANES = 16, 64, 16
 """Rows of a tile register, bytes of a row, and lanes of its row of 32-bit sums (Intel 64 manual, volume 1, chapter 18)."""
+GROUP_BYTES, FEWEST_TAPS = 4, 3
+"""Bytes of a group of products that are added to one sum, and fewest taps that are multiplied as a row of groups."""
 MOST_SUMS = 4
 """Most tiles of sums. Of eight registers, two more hold rows of the scalar operand, and two columns of the other."""
 
@@ -23,21 +26,33 @@ class Tiling:
     axis: int
     """Axis along which the rows of a part are neighbours; -1 for a single row."""
     step: int
-    """Elements of the reduction that a tile holds."""
+    """Elements of the reduction along the grouped axis that a row of the scalar operand's tile holds."""
+    row_bytes: int = ROW_BYTES
+    """Bytes of such a row."""
+    taps: int = -1
+    """Axis of a window whose taps are all in such a row, a group of channels each; -1 if the row has channels of one tap."""
 
 
-def tiling(op: Operator, hardware: Hardware, register: tuple[int, ...], vector: int, group: int, whole: bool) -> Tiling | None:
-    """Return how register tiles of sizes `register` [A] are multiplied in tile registers; None if they are not.
+def tiling(
+    op: Operator, hardware: Hardware, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, whole: bool
+) -> Tiling | None:
+    """Return how register tiles are multiplied in tile registers; None if they are not. `tiles` are of sizes [3, A].
 
     All rows must multiply the same columns. `group` is the reduction axis whose elements are multiplied in groups. If `whole`,
-    tiles must have no rests along it and along the lanes.
+    tiles must have no rests along it and along the lanes. Channels that fill no row of a tile are multiplied for all taps of a
+    row of the window at once.
     """
-    width, step = register[vector], ROW_BYTES // ITEM_BYTES[op.dtype]
+    register = tiles[0]
+    width, step, row_bytes, taps = register[vector], ROW_BYTES // ITEM_BYTES[op.dtype], ROW_BYTES, -1
     if group in (-1, vector) or op.dtype not in dict(hardware.tensor_peak) or hardware.lanes != LANES or width % LANES:
         return None
-    rest = op.extents[group] % step or op.extents[vector] % LANES
-    if op.extents[group] < step or (whole and rest):
+    if whole and op.extents[vector] % LANES:
         return None
+    if op.extents[group] < step or (whole and op.extents[group] % step):
+        taps = _taps(op, tiles, group)
+        if taps < 0:
+            return None
+        step, row_bytes = GROUPS[op.dtype], GROUP_BYTES * op.extents[taps]
     axes = [a for a in op.spatial if a != vector and register[a] > 1]
     if any(row[a] for row in op.reads[1].coefficients for a in axes):
         return None
@@ -47,4 +62,18 @@ def tiling(op: Operator, hardware: Hardware, register: tuple[int, ...], vector: 
     if outer * pieces * (width // LANES) > MOST_SUMS or (pieces > 2 and size % pieces):
         return None  # two registers hold the rows of the parts in turn, so every other part has equally many
     starts = [(size * o + begin, min(longest, size - begin)) for o in range(outer) for begin in range(0, size, longest)]
-    return Tiling(tuple(starts), axes[-1] if axes else -1, step)
+    return Tiling(tuple(starts), axes[-1] if axes else -1, step, row_bytes, taps)
+
+
+def _taps(op: Operator, tiles: tuple[tuple[int, ...], ...], group: int) -> int:
+    """Return the axis of a window's neighbouring taps if a row of a tile holds a group of channels of each; -1 if none does.
+
+    Outer tiles must not cut it. In a packed image, groups of channels of neighbouring pixels are adjacent.
+    """
+    axes = [a for a in op.reduce if op.reads[0].coefficients[-1][a]]
+    if len(axes) != 1 or axes[0] == group:
+        return -1
+    axis, unit = axes[0], tuple(int(a == axes[0]) for a in range(len(op.axes)))
+    neighbours = op.reads[0].coefficients[-1][axis] == 1 and op.reads[1].coefficients[-1] == unit
+    whole = all(level[axis] >= op.extents[axis] for level in tiles[1:])
+    return axis if neighbours and whole and FEWEST_TAPS <= op.extents[axis] <= ROW_BYTES // GROUP_BYTES else -1

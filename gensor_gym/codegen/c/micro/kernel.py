@@ -77,7 +77,7 @@ def micro_kernel(kind: Variant) -> str:
             if edge and not written_out(plan, order, unrolls):
                 unrolls = _unrolls(plan, MAX_GUARDED)
             # Without initial values, an accumulator is declared by its first term.
-            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
+            at_once = written_out(plan, order, unrolls) == order and not plan.is_carried and plan.tiling is None
             if not at_once:
                 _start(lines, reader)
             if plan.tiling is not None:
@@ -182,7 +182,7 @@ def _rest(lines: Lines, reader: Reader) -> None:
     """Write in vectors what steps in tile registers leave of the reduction; nothing if its length is a multiple of theirs."""
     plan, (_, end) = reader.plan, bounds(reader.plan, reader.plan.group)
     assert plan.tiling is not None
-    if plan.op.extents[plan.group] % plan.tiling.step == 0:
+    if plan.groups_channels or plan.op.extents[plan.group] % plan.tiling.step == 0:
         return
     name = plan.axes[plan.group]
     with lines.block(f"for (; {name} + {plan.group_size} <= {end}; {name} += {plan.group_size})"):
