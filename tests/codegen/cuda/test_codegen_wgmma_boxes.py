@@ -208,7 +208,7 @@ FAULTS = {
     "stored by another lane": ("if (lane == 0) {\n", "if (lane == 4) {\n", BUSY),
     "units not turned": ("(lane / 16 ^ lane % 8)", "(lane / 16)", "wrong"),
     "units turned as of shorter rows": ("^ lane % 8)", "^ lane % 8 / 2)", "wrong"),
-    "turned on": ("(own_row ^ sixteen * 32)", "(own_row + sixteen * 32)", "wrong"),
+    "turned on": ("(own_row ^ sixteen * 32)", "(own_row + sixteen * 32)", f"wrong|{BUSY}"),
     "rows of other lanes": ("lane % 16 * 128", "lane / 2 * 128", "wrong"),
     "matrices of other lanes": ("(lane / 16 ^", "(lane / 8 % 2 ^", "wrong"),
     "matrices turned over": ("store_matrices_x4(", "store_transposed_x4(", "wrong"),

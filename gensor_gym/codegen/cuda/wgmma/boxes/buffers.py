@@ -19,7 +19,7 @@ WARP_ROWS = 16
 GROUP = 16
 """Number of columns that one `stmatrix.x4` stores, of 16 rows."""
 MOST_COLUMNS = 64
-"""Columns of a buffer, if they can be so many: 128 bytes of a row, the longest swizzled row."""
+"""Most columns of a row in a buffer: 128 bytes, the longest swizzled row."""
 BUFFERS = 2
 """Number of buffers of a warp."""
 
