@@ -11,6 +11,8 @@ only then the first lane starts the store.
 
 from __future__ import annotations
 
+import re
+
 from gensor_gym.codegen.cuda.index import origin
 from gensor_gym.codegen.cuda.tensor_map import UNIT
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
@@ -81,22 +83,39 @@ def _write_matrices(out: Writer, plan: WgmmaPlan, boxes: Boxes, indices: list[st
 
     Accumulators 4 i and 4 i + 1 of a thread are adjacent in a row r of the 8 columns i, 4 i + 2 and 4 i + 3 in row r + 8.
     """
-    m, kind, dtype = plan.op.axes[plan.roles.m], SCALARS[plan.op.accumulator].name, plan.op.output.dtype
+    kind, dtype = SCALARS[plan.op.accumulator].name, plan.op.output.dtype
     out.line("unsigned words[4];")
     with out.nest([Loop("word", "4")]):
         out.line(f"const int group = (part * {boxes.columns // GROUP} + sixteen) * 2 + word / 2;")
         sums = "acc[rows][group * 4 + word % 2 * 2"
         out.line(f"{kind} run[2] = {{{sums}], {sums} + 1]}};")
         if plan.op.epilogue:
-            at, inside = [*indices], [f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []
-            out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + word % 2 * 8;")
-            at[plan.roles.m] = f"out_{m.name}"
-            write_guarded(out, plan, at, inside + write_column(out, plan, 8, at), write_epilogue)
+            out.lines += _used(_epilogue(plan, indices, row, out.depth))
         out.line(f"words[word] = pack_{dtype}(run[0], run[1]);")
     if boxes.turned:
         out.line(f"store_transposed_x4(buffer + own_row + sixteen * {GROUP * WARP_ROWS * ITEM}, words);")
     else:
         out.line(f"store_matrices_x4(buffer + (own_row ^ sixteen * {GROUP * ITEM}), words);")
+
+
+def _epilogue(plan: WgmmaPlan, indices: list[str], row: str, depth: int) -> list[str]:
+    """Return the lines of the epilogue of two adjacent sums, with the declarations of their output indices before."""
+    out, m, at = Writer(depth=depth), plan.op.axes[plan.roles.m], [*indices]
+    out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + word % 2 * 8;")
+    at[plan.roles.m] = f"out_{m.name}"
+    inside = [f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []
+    write_guarded(out, plan, at, inside + write_column(out, plan, 8, at), write_epilogue)
+    return out.lines
+
+
+def _used(lines: list[str]) -> list[str]:
+    """Return the lines without declarations of indices that no later line uses, of which NVRTC would warn."""
+    kept = list[str]()
+    for line in reversed(lines):
+        declared = re.match(r"\s*const int (\w+) =", line)
+        if declared is None or any(re.search(rf"\b{declared[1]}\b", other) for other in kept):
+            kept.append(line)
+    return kept[::-1]
 
 
 def _write_stores(out: Writer, plan: WgmmaPlan, boxes: Boxes, indices: list[str]) -> None:
