@@ -109,7 +109,7 @@ def _epilogue(plan: WgmmaPlan, indices: list[str], row: str, depth: int) -> list
 
 
 def _used(lines: list[str]) -> list[str]:
-    """Return the lines without declarations of indices that no later line uses, of which NVRTC would warn."""
+    """Return the lines without declarations of indices that no later line uses. NVRTC would warn of such declarations."""
     kept = list[str]()
     for line in reversed(lines):
         declared = re.match(r"\s*const int (\w+) =", line)
