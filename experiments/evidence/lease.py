@@ -30,7 +30,10 @@ from experiments.evidence.ship import slim, write_rows
 from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
-ARMS = {"known": "known", "candidates": "first choices", "pingpong": "ping-pong", "producer": "producer"}
+ARMS = {
+    "known": "known", "candidates": "first choices", "pingpong": "ping-pong", "producer": "producer", "tma_store": "TMA store",
+    "pingpong_tma_store": "ping-pong, TMA store",
+}  # fmt: skip
 """Arm of programs of operators timed before -> what the page calls its fastest one."""
 CONTACTS = ("first_look_contact", "first_contact")
 Row = Mapping[str, Any]

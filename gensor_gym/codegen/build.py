@@ -18,9 +18,10 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
-VARIANTS = ("pingpong", "producer")
+VARIANTS = ("pingpong", "producer", "tma_store", "pingpong_tma_store")
 """Names of a schedule's other kernels: consumers of wgmma that take turns, with more tiles than run at a time
-(`cuda/wgmma/pingpong.py`); a float32 product on CUDA cores whose tiles a warp copies through TMA (`cuda/producer/`)."""
+(`cuda/wgmma/pingpong.py`); a float32 product on CUDA cores whose tiles a warp copies through TMA (`cuda/producer/`); a 16-bit
+output of wgmma that TMA stores (`cuda/wgmma/boxes/`), without and with turns."""
 
 
 class BuiltKernel(Kernel):

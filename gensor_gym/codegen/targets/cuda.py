@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
@@ -22,11 +25,14 @@ class CudaTarget(GpuTarget):
         return generate_cuda(program)
 
     def generate_variant(self, program: Program, variant: str) -> Kernel | None:
-        """Generate the kernel of a program with ping-pong or with a producer; None for a program without it."""
+        """Generate the kernel of a program that `codegen.build.VARIANTS` describes; None for a program without it."""
         from gensor_gym.codegen.cuda.producer.codegen import generate_producer
-        from gensor_gym.codegen.cuda.wgmma.codegen import generate_pingpong
+        from gensor_gym.codegen.cuda.wgmma.codegen import generate_in_boxes, generate_pingpong
 
-        made = {(2, "pingpong"): generate_pingpong, (0, "producer"): generate_producer}
+        made: dict[tuple[int, str], Callable[[Program], Kernel | None]] = {
+            (2, "pingpong"): generate_pingpong, (2, "tma_store"): generate_in_boxes,
+            (2, "pingpong_tma_store"): partial(generate_pingpong, in_boxes=True), (0, "producer"): generate_producer,
+        }  # fmt: skip
         generator = made.get((program.knob("tensor_core"), variant))
         return generator(program) if generator else None
 

@@ -116,6 +116,7 @@ struct Fiber {
   uint64_t value;       // what it brought to the warp operation
   uint64_t received[EMULATOR_WARP];  // what every lane brought
   Copies copies;
+  int stores;           // of boxes, that have not read shared memory yet
   bool (*happened)(uint64_t);  // whether the event that it waits for, named by `value`, has happened
 };
 
@@ -200,6 +201,7 @@ static void start() {
 #endif
   kernel(kernel_arguments);
   if (fibers[current].copies.count) fail("a thread ends with asynchronous copies under way", 0);
+  if (fibers[current].stores) fail("a thread ends while a store that it began reads the shared memory of its block", 0);
   const int block = current / threads;
   if (--living[block] == 0 && reached[block]) fail("the block ends, no barrier after others reached into its shared memory", 0);
   leave(DONE);

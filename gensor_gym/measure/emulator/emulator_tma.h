@@ -294,7 +294,6 @@ static inline void barrier_init(unsigned barrier, unsigned arrivals, int line = 
   emulator::barrier_init(line, barrier, arrivals);
 }
 static inline void fence_barrier_init(int line = __builtin_LINE()) { emulator::fence_barrier_init(line); }
-static inline void fence_async() {}
 static inline void barrier_arrive(unsigned barrier, int line = __builtin_LINE()) { emulator::barrier_arrive(line, barrier); }
 static inline void barrier_expect_bytes(unsigned barrier, int bytes, int line = __builtin_LINE()) {
   emulator::barrier_expect_bytes(line, barrier, bytes);

@@ -9,6 +9,7 @@
 
 #include "emulator_half.h"
 #include "emulator_mma.h"
+#include "emulator_store.h"
 #include "emulator_tma.h"
 #include "emulator_warp.h"
 

@@ -21,6 +21,7 @@ from experiments.device.stages import known, study
 from experiments.device.work import prebuilt
 from experiments.evidence.ship import write_rows
 from gensor_gym import hardware, operators
+from gensor_gym.codegen.build import VARIANTS
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
@@ -187,17 +188,20 @@ def test_programs_come_again_as_variants(tmp_path: Path, monkeypatch: pytest.Mon
     building.close()
     assert [(row["operator"], row["arm"], row["rank"]) for row in rows] == [
         *((str(half), *place) for place in (
-            ("known", 1), ("known", 2), ("candidates", 1), ("candidates", 2), ("pingpong", 1))),
+            ("known", 1), ("known", 2), ("candidates", 1), ("candidates", 2), ("pingpong", 1),
+            ("tma_store", 1), ("tma_store", 2), ("pingpong_tma_store", 1))),
         *((str(full), *place) for place in (("known", 1), ("known", 2), ("producer", 1))),
     ]  # fmt: skip
-    assert len({row["digest"] for row in rows}) == 8 and [rows[4]["schedule"], rows[7]["schedule"]] == [str(few), str(plain)]
+    others = [row for row in rows if row["arm"] in VARIANTS]
+    schedules = [row["schedule"] for row in others]
+    assert len({row["digest"] for row in rows}) == 11 and schedules == [*map(str, (few, few, several[0], few, plain))]
     monkeypatch.setattr(prebuilt, "Bench", lease_stages.InstantBench)
     monkeypatch.setattr(study, "open_archive", lambda: Archive(tmp_path / "lease" / "carry", tmp_path / "scratch"))
     known.run(Context(str(tmp_path), str(tmp_path / "scratch"), "one", 60.0, "h100", 0))
     trials = {row["digest"]: row for row in read_rows(tmp_path / known.FILES[0])}
-    assert {row["arm"] for row in rows if row["digest"] in trials} == {"known", "candidates", "pingpong", "producer"}
-    assert all(trials[row["digest"]].get("variant") == (row["arm"] if row in (rows[4], rows[7]) else None) for row in rows)
+    assert {row["arm"] for row in rows if row["digest"] in trials} == {"known", "candidates", *VARIANTS}
+    assert all(trials[row["digest"]].get("variant") == (row["arm"] if row in others else None) for row in rows)
     write_rows(tmp_path / "known_trials.jsonl.gz", list(trials.values()))
     assert {(op, text) for op, text, _ in build._trials(tmp_path / "known_trials.jsonl.gz")} == {
-        (row["operator"], row["schedule"]) for row in rows if row not in (rows[4], rows[7])
+        (row["operator"], row["schedule"]) for row in rows if row not in others
     }

@@ -20,10 +20,10 @@ from gensor_gym.codegen.cuda.simt.lanes import patch_of, write_lanes
 from gensor_gym.codegen.cuda.simt.store import write_store
 from gensor_gym.codegen.cuda.tensor_map import UNIT
 from gensor_gym.codegen.cuda.text import Loop, Writer, remainder, subscript, total
-from gensor_gym.codegen.cuda.wgmma.plan import PRODUCER_REGISTERS
 from gensor_gym.codegen.cuda.wgmma.ring import (
     declare_ring,
     initialised_ring,
+    only_producer,
     write_first_stage,
     write_next_stage,
     write_refill,
@@ -80,19 +80,13 @@ def _steps(plan: ProducerPlan) -> tuple[str, str]:
 
 
 def _write_producer(out: Writer, plan: ProducerPlan) -> None:
-    if plan.consumer_registers:
-        out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
-    out.line("if (threadIdx.x != COMPUTING) return;")
-    for name in plan.mapped:
-        out.line(f"prefetch_map({name}_map);")
-    write_first_stage(out, parity=1)
-    first, last = _steps(plan)
-    with _over_tiles(out, plan), out.block(f"for (int step = {first}; step < {last}; ++step)"):
-        out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
-        write_refill(out, "COPIED_BYTES")
-        _write_copies(out, plan)
-        write_next_stage(out)
-    out.line("return;")
+    (first, last), exchanges = _steps(plan), plan.consumer_registers > 0
+    with only_producer(out, "COMPUTING", plan.mapped, exchanges), _over_tiles(out, plan):
+        with out.block(f"for (int step = {first}; step < {last}; ++step)"):
+            out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
+            write_refill(out, "COPIED_BYTES")
+            _write_copies(out, plan)
+            write_next_stage(out)
 
 
 def _write_copies(out: Writer, plan: ProducerPlan) -> None:

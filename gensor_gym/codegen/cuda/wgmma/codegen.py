@@ -18,6 +18,8 @@ from dataclasses import replace
 from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
 from gensor_gym.codegen.cuda.origins import write_block_tile
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
+from gensor_gym.codegen.cuda.wgmma.boxes.plan import with_boxes
+from gensor_gym.codegen.cuda.wgmma.boxes.store import box_constants, declare_buffers, write_boxes, write_last_wait
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
 from gensor_gym.codegen.cuda.wgmma.folding import folding_kernel, with_folded_rows
@@ -34,7 +36,6 @@ from gensor_gym.codegen.cuda.wgmma.pingpong import (
 )
 from gensor_gym.codegen.cuda.wgmma.plan import (
     ATOM_BYTES,
-    PRODUCER_REGISTERS,
     WARPGROUP,
     WgmmaPlan,
     make_wgmma_plan,
@@ -42,6 +43,8 @@ from gensor_gym.codegen.cuda.wgmma.plan import (
 from gensor_gym.codegen.cuda.wgmma.ring import (
     declare_ring,
     initialised_ring,
+    only_producer,
+    with_deepest_ring,
     write_first_stage,
     write_next_stage,
     write_refill,
@@ -50,7 +53,7 @@ from gensor_gym.codegen.cuda.wgmma.ring import (
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
 from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store
 from gensor_gym.codegen.cuda.wgmma.store import first_column, first_row, write_pixel_origin, write_store
-from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
+from gensor_gym.codegen.cuda.wgmma.text import multiply_name, store_box, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
@@ -65,13 +68,29 @@ def generate_wgmma(program: Program) -> Kernel:
     return _generate(_plan(program), program)
 
 
-def generate_pingpong(program: Program) -> Kernel | None:
+def generate_pingpong(program: Program, in_boxes: bool = False) -> Kernel | None:
     """Generate the kernel of a program with tensor_core=2 whose consumers take turns (`pingpong.py`).
 
-    None for a program without such a kernel: with a split reduction, or with so few tiles that all run at the same time.
+    None for a program without such a kernel: with a split reduction, or with so few tiles that all run at the same time. With
+    `in_boxes`, TMA stores the output, and None also if it cannot (`with_boxes`).
     """
-    plan = alternating(program, lambda each: _plan(each, alternates=True))
+
+    def plan_of(each: Program) -> WgmmaPlan | None:
+        plan = _plan(each, alternates=True)
+        return with_boxes(plan) if in_boxes else plan
+
+    plan = alternating(program, plan_of)
     return None if plan is None else _generate(plan, program)
+
+
+def generate_in_boxes(program: Program) -> Kernel | None:
+    """Generate the kernel of a program with tensor_core=2 whose output TMA stores (`boxes/`).
+
+    None if it cannot (`with_boxes`). The ring has as many stages as fit while as many blocks run at a time as with the program's
+    number of stages.
+    """
+    plan = with_boxes(_plan(program.with_knobs(stages=1)))
+    return None if plan is None else _generate(with_deepest_ring(plan, program.knob("stages")), program)
 
 
 def _generate(plan: WgmmaPlan, program: Program) -> Kernel:
@@ -84,6 +103,9 @@ def _generate(plan: WgmmaPlan, program: Program) -> Kernel:
     main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
     ranks = {len(each.shape) for each in plan.maps}
     functions = wgmma_functions(plan.op.dtype, plan.tile[1], ranks, plan.b_in_rows)
+    if plan.boxes:
+        rank = len(plan.boxes.axes)
+        functions[f"store_box_{rank}d"] = store_box(rank)
     before = _kernel_before(plan, program, entry)
     text, launches = (f"{before[0]}\n{main}", before[1:]) if before else (main, ())
     return replace(assemble(plan, entry, text, functions, launches), operator=program.operator)
@@ -120,7 +142,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
         "CLUSTER": (plan.cluster, "blocks that share a tile of B, neighbours along m"),
         "EVERY_BLOCK": ((1 << plan.cluster) - 1, "of the cluster, as a mask"),
     }
-    table |= share_constants(plan)
+    table |= share_constants(plan) | (box_constants(plan, plan.boxes) if plan.boxes else {})
     if plan.cluster > 1:
         table["TILES"] = (plan.tiles, "block tiles of the output, those of a cluster as one")
     return table
@@ -143,7 +165,7 @@ def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
-    declare_ring(out)
+    declare_ring(out, "RESULTS + RESULTS_BYTES" if plan.boxes else "STAGES * STAGE_BYTES")
     if plan.alternates:
         out.line("const unsigned turn = empty + STAGES * 8;  // of each consumer: the other one is done")
     with initialised_ring(out, plan.cluster):
@@ -155,20 +177,13 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
-    if plan.consumer_registers:
-        out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
-    out.line("if (threadIdx.x != 0) return;")
-    for name in plan.mapped:
-        out.line(f"prefetch_map({name}_map);")
-    write_first_stage(out, parity=1)
-    with _over_work(out, plan), _over_steps(out, plan):
+    with only_producer(out, "0", plan.mapped, plan.consumer_registers > 0), _over_work(out, plan), _over_steps(out, plan):
         if isinstance(plan, ConvolutionPlan):
             write_window(out, plan)
         out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
         write_refill(out, "COPIED_BYTES" if plan.copied_bytes < plan.stage_bytes else "STAGE_BYTES")
         write_copies(out, plan)
         write_next_stage(out)
-    out.line("return;")
 
 
 def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
@@ -178,6 +193,8 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
         out.line("__syncwarp(0xffffffffu);  // or the assembler calls paths to the sums divergent, and serialises wgmma")
     out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
     _write_place(out, plan)
+    if plan.boxes:
+        declare_buffers(out, plan.boxes)
     if plan.alternates:
         write_own_ring(out)
     else:
@@ -197,10 +214,14 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
         if plan.alternates:
             write_skip(out)
         out.line()
-        if plan.shares_steps:
+        if plan.boxes:
+            write_boxes(out, plan, plan.boxes)
+        elif plan.shares_steps:
             write_shared_store(out, plan)
         else:
             write_store(out, plan)
+    if plan.boxes:
+        write_last_wait(out)
     if plan.cluster > 1:
         out.line("cluster_sync();  // until then others of the cluster give stages back to this block")
 

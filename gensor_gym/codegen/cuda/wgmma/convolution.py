@@ -130,7 +130,7 @@ class ConvolutionPlan(ColumnRowsPlan):
         return self.channels * self.item
 
     @property
-    def maps(self) -> tuple[TensorMap, ...]:
+    def operand_maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps of the weights [r, s, k, c] and the image [n, h, w, c], in the workspace or in place."""
         k, c, r, s = self.weights.view
         argument, offset = self._place(self.roles.a, self.weights_offset)

@@ -30,10 +30,10 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
     A is copied in boxes of rows, and B in panels or, if it was transposed, in boxes of rows.
     """
-    a, b = plan.mapped
+    a, b, *_ = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
-    load_a, load_b = (f"load_box_{len(each.shape)}d" for each in plan.maps)
+    load_a, load_b = (f"load_box_{len(each.shape)}d" for each in plan.operand_maps)
     step = f"step * STEP_{plan.names[plan.roles.k].upper()}" if plan.steps > 1 else "0"
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
         place = ", ".join([step, total([(1, m)], row), *batch_a])
@@ -44,7 +44,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         return
     copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:
-        copy, to_all, first, share = f"multicast_box_{len(plan.maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
+        copy, to_all, first, share = f"multicast_box_{len(plan.operand_maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
         k = plan.names[plan.roles.k].upper()
         out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
         out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
@@ -103,7 +103,7 @@ def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> 
 
     `boxes` are (target, coordinates) pairs, distributed over the blocks of a cluster.
     """
-    name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
+    name, rank_of_box = plan.mapped[1], f"box_{len(plan.operand_maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:
             out.line(f"load_{rank_of_box}({to}, {name}_map, ready, {place});")

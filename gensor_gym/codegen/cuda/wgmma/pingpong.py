@@ -33,8 +33,8 @@ MOST_COLUMNS = 256
 """Limit on the columns of a wgmma."""
 
 
-def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> WgmmaPlan | None:
-    """Return the plan of a program with tensor_core=2 whose consumers take turns; `plan_of` makes such a plan of a program.
+def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan | None]) -> WgmmaPlan | None:
+    """Return the plan of a program with tensor_core=2 whose consumers take turns. `plan_of` makes such plans, or None.
 
     None if there is none: with a split reduction, or with so few tiles that all of them run at the same time. The ring has as
     many stages as fit while as many blocks run at a time as with the program's number of stages.
@@ -42,7 +42,7 @@ def alternating(program: Program, plan_of: Callable[[Program], WgmmaPlan]) -> Wg
     if program.knob("split_k") > 1:
         return None
     plans = (plan_of(each.with_knobs(stages=1)) for each in _of_one_consumer(program))
-    rings = (with_deepest_ring(plan, program.knob("stages")) for plan in plans)
+    rings = (with_deepest_ring(plan, program.knob("stages")) for plan in plans if plan is not None)
     return next((plan for plan in rings if plan.persistent), None)
 
 

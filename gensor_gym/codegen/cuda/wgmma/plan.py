@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gensor_gym.codegen.cuda.plan import ProductPlan, check_program
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
+from gensor_gym.codegen.cuda.wgmma.boxes.buffers import Boxes
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS, column_step, instruction_k, row_step, tensor_core_choices
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
@@ -39,6 +40,8 @@ class WgmmaPlan(ProductPlan):
 
     alternates: bool = False
     """Whether two consumers take turns at whole block tiles (`pingpong.py`), instead of sharing each block tile."""
+    boxes: Boxes | None = None
+    """Buffers through which TMA stores the output (`boxes/`); None if threads store it from registers."""
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
@@ -153,9 +156,10 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Bytes of dynamic shared memory of a block: stages, barriers, and padding to align the first stage."""
-        turns = ALTERNATING * BARRIER_BYTES if self.alternates else 0
-        return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes) + turns
+        """Bytes of dynamic shared memory of a block: stages, barriers, buffers of results, padding to align the first stage."""
+        more = ALTERNATING * BARRIER_BYTES if self.alternates else 0
+        more += self.boxes.shared_bytes if self.boxes else 0
+        return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes) + more
 
     @property
     def barrier_bytes(self) -> int:
@@ -242,11 +246,17 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def mapped(self) -> tuple[str, ...]:
-        """Names of the tensors A and B, which are copied with tensor maps."""
-        return self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
+        """Names of the tensors A and B, which are copied with tensor maps, and of the output if it is stored with one."""
+        operands = self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
+        return (*operands, self.boxes.name) if self.boxes else operands
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
+        """Tensor maps of A and B, and of the output if it is stored with one."""
+        return (*self.operand_maps, self.boxes.tensor_map) if self.boxes else self.operand_maps
+
+    @property
+    def operand_maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps of A and B. In a cluster, a block copies its share of the rows of each of B's panels."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
         return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))

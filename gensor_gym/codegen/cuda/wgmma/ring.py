@@ -6,14 +6,14 @@ all consumers have released the stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from gensor_gym.codegen.cuda.plan import ProductPlan
 from gensor_gym.codegen.cuda.text import Loop, Writer
-from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, BARRIER_BYTES
+from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, BARRIER_BYTES, PRODUCER_REGISTERS
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 
 Ring = TypeVar("Ring", bound=ProductPlan)
@@ -27,10 +27,13 @@ def with_deepest_ring(plan: Ring, stages: int) -> Ring:
     return [one for one in fitting if one.resident >= least.resident][-1]
 
 
-def declare_ring(out: Writer) -> None:
-    """Write declarations of the shared addresses of the first stage, which is aligned, and of the barriers behind the stages."""
+def declare_ring(out: Writer, before: str = "STAGES * STAGE_BYTES") -> None:
+    """Write declarations of the shared addresses of the first stage, which is aligned, and of the barriers behind the stages.
+
+    `before` is C text of the number of bytes from the first stage to the barriers.
+    """
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
-    out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
+    out.line(f"const unsigned full = tiles + {before};  // barriers: data is there,")
     out.line(f"const unsigned empty = full + STAGES * {BARRIER_BYTES};  // and is not needed any more")
 
 
@@ -54,6 +57,23 @@ def write_first_stage(out: Writer, parity: int) -> None:
     out.line("int stage = 0;")
     why = "  // of the phase before the first, which counts as ended: every stage is free" if parity else ""
     out.line(f"unsigned parity = {parity};{why}")
+
+
+@contextmanager
+def only_producer(out: Writer, thread: str, mapped: Sequence[str], exchanges: bool) -> Iterator[None]:
+    """Write the text of the threads that do not compute: the lines of the `with` block are those of the producer, one thread.
+
+    `thread` is C text of the producer's number, `mapped` are the names of the tensors with tensor maps. With `exchanges`, the
+    threads hand registers to computing threads.
+    """
+    if exchanges:
+        out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
+    out.line(f"if (threadIdx.x != {thread}) return;")
+    for name in mapped:
+        out.line(f"prefetch_map({name}_map);")
+    write_first_stage(out, parity=1)
+    yield
+    out.line("return;")
 
 
 def write_refill(out: Writer, bytes_name: str) -> None:

@@ -64,7 +64,7 @@ class RowsPlan(ColumnRowsPlan):
         return self.b_offset + math.prod(self.b_shape) * self.item if self.is_moved else super().workspace_bytes
 
     @property
-    def maps(self) -> tuple[TensorMap, ...]:
+    def operand_maps(self) -> tuple[TensorMap, ...]:
         """Tensor maps of A, in place, and of B, in the workspace or in place."""
         left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
         *batch, n, k = self.b_shape

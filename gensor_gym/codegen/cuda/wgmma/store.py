@@ -23,23 +23,25 @@ from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
+Finish = Callable[[Writer, WgmmaPlan, list[str], list[str]], None]
+"""Writes what becomes of adjacent elements with some C texts; the second list has the indices of the first element."""
 _OF_FOUR = "lane % 2 * 8 + lane % 4 / 2 * 4"
 """C text of the first of four adjacent elements, out of 16, that a lane has after swapping pairs with an adjacent lane."""
 
 
 def run_axis(plan: WgmmaPlan) -> int:
-    """Return the axis along which a thread's adjacent elements are contiguous in the output: n, or m with channels last."""
-    return plan.roles.n if plan.op.write.axis_strides()[plan.roles.n] == 1 else plan.roles.m
+    """Return the axis along which a thread stores adjacent elements: n, or m with channels last. In a buffer of boxes it is n."""
+    return plan.roles.n if plan.boxes or plan.op.write.axis_strides()[plan.roles.n] == 1 else plan.roles.m
 
 
 def is_turned(plan: WgmmaPlan) -> bool:
-    """Return whether a thread's adjacent elements in the output are along m, as with channels last."""
+    """Return whether a thread stores adjacent elements along m, as with channels last."""
     return run_axis(plan) == plan.roles.m
 
 
 def run_length(plan: WgmmaPlan) -> int:
     """Return the number of adjacent elements in a thread's run: 4 along m, or if lanes swap pairs for a 16-bit output, else 2."""
-    swapped = plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES
+    swapped = plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES and plan.boxes is None
     return 4 if is_turned(plan) or swapped else 2
 
 
@@ -99,7 +101,7 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
     length, kind = run_length(plan), SCALARS[plan.op.accumulator].name
     columns = 8 if is_turned(plan) else 4 * length
     with out.nest([Loop("group", f"{plan.columns_text} / {columns}")]):
-        inside = inside + _write_column(out, plan, columns, indices)
+        inside = inside + write_column(out, plan, columns, indices)
         if is_turned(plan):
             out.line(f"const {kind} *pairs = &{held}[group * 4];")
             out.line(f"{kind} sums[6] = {{pairs[0], pairs[1], 0, 0, pairs[2], pairs[3]}};  // of both halves, 4 apart")
@@ -108,11 +110,10 @@ def _write_runs(out: Writer, plan: WgmmaPlan, held: str, indices: list[str], ins
         else:
             out.line(f"const {kind} *sums = &{held}[group * {2 * length} + half * 2];")
         _write_run(out, length, kind)
-        for first in range(0, length, store_length(plan)):
-            _write_stored(out, plan, first, indices, inside)
+        write_guarded(out, plan, indices, inside, _write_finished)
 
 
-def _write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
+def write_column(out: Writer, plan: WgmmaPlan, columns: int, indices: list[str]) -> list[str]:
     """Write declarations of the output indices of a store's first column, and put them into `indices`.
 
     Return guards of these indices. The text's variable `group` counts groups of `columns` columns.
@@ -155,16 +156,21 @@ def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int pixel_{name} = {index} * REG_{name.upper()};")
 
 
-def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
+def write_guarded(out: Writer, plan: WgmmaPlan, indices: list[str], inside: list[str], write: Finish) -> None:
+    """Write what `write` writes of each adjacent part of a run that is stored at once, guarded by the conditions `inside`.
+
+    `indices` are those of the run's first element.
+    """
     along, length = run_axis(plan), store_length(plan)
-    place = [total([(1, index)], first if a == along else 0) for a, index in enumerate(indices)]
     limited = indices[along], f"first_{plan.names[along]}"
-    conditions = [
-        f"{total([(1, index)], first)} < {limit}" if index in limited else f"{index} < {limit}"
-        for index, limit in (condition.split(" < ") for condition in inside)
-    ]
-    with out.guarded(conditions):
-        _write_finished(out, plan, first, length, place)
+    for first in range(0, run_length(plan), length):
+        place = [total([(1, index)], first if a == along else 0) for a, index in enumerate(indices)]
+        conditions = [
+            f"{total([(1, index)], first)} < {limit}" if index in limited else f"{index} < {limit}"
+            for index, limit in (condition.split(" < ") for condition in inside)
+        ]
+        with out.guarded(conditions):
+            write(out, plan, [f"run[{first + i}]" for i in range(length)], place)
 
 
 def _write_run(out: Writer, length: int, kind: str) -> None:
@@ -178,19 +184,23 @@ def _write_run(out: Writer, length: int, kind: str) -> None:
     out.line(f"{kind} run[4] = {{{values}}};")
 
 
-def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
-    op, dtype = plan.op, plan.op.output.dtype
+def write_epilogue(out: Writer, plan: WgmmaPlan, values: list[str], indices: list[str]) -> None:
+    """Write the epilogue of adjacent elements with the C text `values`; `indices` are those of the first one."""
+    for stage in plan.op.epilogue:
+        operands = [None] * len(values) if stage.access is None else _operands(out, plan, stage.access, indices, len(values))
+        for value, operand in zip(values, operands, strict=True):
+            out.line(f"{value} = {apply_stage(plan.op, stage.name, value, operand)};  // {stage.name}")
+
+
+def _write_finished(out: Writer, plan: WgmmaPlan, values: list[str], indices: list[str]) -> None:
+    op, dtype, length = plan.op, plan.op.output.dtype, len(values)
     address = flat(op.write, indices)
-    values = [f"run[{first + i}]" for i in range(length)]
     if plan.slices > 1:
         place = total([(op.output.size, "slice"), (1, address)])
         vector = f"{SCALARS[op.accumulator].vector}{length if length > 1 else ''}"
         out.line(f"*reinterpret_cast<{vector} *>(&workspace[{place}]) = {vector}{{{', '.join(values)}}};")
         return
-    for stage in op.epilogue:
-        operands = [None] * length if stage.access is None else _operands(out, plan, stage.access, indices, length)
-        for value, operand in zip(values, operands, strict=True):
-            out.line(f"{value} = {apply_stage(op, stage.name, value, operand)};  // {stage.name}")
+    write_epilogue(out, plan, values, indices)
     if length == 1 or dtype not in HALVES:
         write_elements(out, dtype, f"{op.output.name}[{address}]", [narrowed(dtype, value) for value in values])
         return
@@ -202,12 +212,14 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
 def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
     """Return the C text of an epilogue operand for each adjacent element of a store.
 
-    An operand with one value per element is loaded as one vector, in a line that is written before.
+    An operand with one value per element is loaded as one vector, in a line that is written before, if they are contiguous.
     """
-    name, dtype = access.tensor.name, access.tensor.dtype
+    name, dtype, apart = access.tensor.name, access.tensor.dtype, access.axis_strides()[run_axis(plan)]
     element = f"{name}[{flat(access, indices)}]"
-    if access.axis_strides()[run_axis(plan)] == 0 or length == 1:
+    if apart == 0 or length == 1:
         return [widened(dtype, element)] * length
+    if apart > 1:
+        return [widened(dtype, f"{name}[{total([(1, flat(access, indices))], apart * i)}]") for i in range(length)]
     kind = f"{SCALARS[dtype].vector}{length}"
     out.line(f"const {kind} {name}_run = *reinterpret_cast<const {kind} *>(&{element});")
     return [widened(dtype, f"{name}_run.{part}") for part in "xyzw"[:length]]

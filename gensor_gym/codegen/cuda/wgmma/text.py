@@ -14,6 +14,19 @@ _SHAPES = {
 """Data type of the operator -> reduction elements and types of the wgmma instruction."""
 _HEAD = "__device__ __forceinline__"
 
+
+def _store_matrices(name: str, kind: str) -> str:
+    """Return the C text of a device function that stores four 8 x 8 matrices of 16-bit elements by one `stmatrix`."""
+    return f"""\
+// Four 8 x 8 matrices to shared memory, two neighbours of a row in a lane; lane 8 i + r has the address of {
+        "column" if kind else "row"} r of matrix i.
+{_HEAD} void {name}(unsigned to, const unsigned (&words)[4]) {{
+  asm volatile("stmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 [%0], {{%1, %2, %3, %4}};"
+               :: "r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+}}
+"""
+
+
 FUNCTIONS: dict[str, str] = {
     "TensorMap": """\
 struct __align__(64) TensorMap {
@@ -99,6 +112,16 @@ struct __align__(64) TensorMap {
 template <int LEFT>
 {_HEAD} void wgmma_wait() {{ asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }}
 """,
+    **{name: _store_matrices(name, kind) for name, kind in (("store_matrices_x4", ""), ("store_transposed_x4", ".trans"))},
+    "commit_stores": f"""\
+// Ends a group of stores.
+{_HEAD} void commit_stores() {{ asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }}
+""",
+    "wait_for_stores": f"""\
+// Until all groups of stores of this thread but the newest LEFT have read shared memory.
+template <int LEFT>
+{_HEAD} void wait_for_stores() {{ asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }}
+""",
     "release_registers": f"""\
 // The threads of a warpgroup hand registers back ..
 template <int COUNT>
@@ -173,6 +196,22 @@ def multicast_box(rank: int) -> str:
       "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {{{places}}}], [%2], %3;"
       :: "r"(to), "l"(&map), "r"(barrier), "h"(static_cast<unsigned short>(blocks)), {operands} : "memory");
+}}
+"""
+
+
+def store_box(rank: int) -> str:
+    """Return the C text of the device function `store_box_<rank>d`, which stores a box of `rank` dimensions, 2 to 5, by TMA."""
+    names = ("x", "y", "z", "w", "v")[:rank]
+    parameters = ", ".join(f"int {name}" for name in names)
+    places = ", ".join(f"%{2 + i}" for i in range(rank))
+    operands = ", ".join(f'"r"({name})' for name in names)
+    return f"""\
+// Begin to store a box from shared memory; elements outside the array are left out.
+{_HEAD} void store_box_{rank}d(const TensorMap &map, unsigned from, {parameters}) {{
+  asm volatile(
+      "cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [%0, {{{places}}}], [%1];"
+      :: "l"(&map), "r"(from), {operands} : "memory");
 }}
 """
 
