@@ -74,7 +74,7 @@ COMMANDS = {
     ),
     "cpu_study": Command(
         "experiments.studies.headline.cpu:main",
-        "learned models of time and searches on this CPU, on operators that nothing learned from",
+        "learned cost models and searches on this CPU, on operators that nothing learned from",
         ("cpu=1 output=outputs/cpu_study", "arms=elsewhere deep=0"),
     ),
     "train": Command(
