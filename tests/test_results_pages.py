@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import NormalDist, mean, stdev
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.cli.arguments import compose
@@ -24,7 +25,7 @@ from experiments.studies.generalise.study import Generalisation
 from experiments.studies.headline import page as headline_page
 from experiments.studies.headline import scores
 from experiments.studies.machines import Machines
-from experiments.studies.scores import iqm
+from experiments.studies.scores import iqm, iqm_difference
 from experiments.studies.stock.study import Stock
 from experiments.studies.study import LINES
 from experiments.studies.transfer_recorded.study import RecordedTransfer
@@ -100,6 +101,22 @@ def test_the_whole_summary_of_generalisation_follows_from_lines_that_ship(regret
 
 def _rounded(found: Any) -> Any:
     return json.loads(json.dumps(found), parse_float=lambda digits: round(float(digits), 10))
+
+
+def test_what_is_said_of_stock_learners_follows_from_their_lines() -> None:
+    rows = {row["agent"]: row["regrets"] for row in read_rows(ROOT / "results/stock" / LINES)}
+    best = {name: np.array([[[100 * min(found[1:])]] for found in regrets.values()]) for name, regrets in rows.items()}
+    apart = iqm_difference(best["ppo"], best["masked"], 2000)
+    said = " ".join((ROOT / "docs/results/hard.md").read_text(encoding="utf-8").split())
+    assert f"is {apart['mean']:.0f} points [{apart['low']:.0f}, {apart['high']:.0f}] better than PPO (without)" in said
+    assert f"better on average ({best['greedy'].mean():.0f} against {best['masked_10'].mean():.0f} %)" in said
+
+
+def test_speed_after_a_short_compilation_is_told_as_it_was_timed() -> None:
+    page = (ROOT / "docs/guides/networks.md").read_text(encoding="utf-8")
+    rows = [row for row in read_rows(ROOT / "results/host/networks_qualities_zen4.jsonl") if row["kind"] == "qualities"]
+    over = [tuple(f"{row['over_peer'][quality]['median']:.2f}" for quality in ("fast", "balanced")) for row in rows]
+    assert len(over) == 4 and re.findall(r" s \| (\d\.\d\d) \| (\d\.\d\d) \|$", page, re.MULTILINE) == over
 
 
 def test_what_is_said_of_generalisation_follows_from_its_values() -> None:
@@ -213,8 +230,9 @@ def of_policies() -> Iterator[str]:
     timed = scores.read(ROOT / "results/cpu_study/zen4_wide")
     whole, four = timed.whole, scores.FIRST
     compare = partial(headline_page.compared, "", timed)
+    after = "of the traverser's time after four programs (95 % intervals)"
     yield f"{len(whole)} held-out operators, policies trained on recorded and predicted times"
-    yield f"Its programs take {_said(compare(whole, four, ours='in_turn'))} of the traverser's time after four programs (95 % intervals)"
+    yield f"Its programs take {_said(compare(whole, four, ours='in_turn'))} {after}"
     yield f"the walks' alone {_said(compare(whole, four, ours='model_of_time'))}"
     yield f"Their ratio is {_said(compare(whole, four, ours='in_turn', other='model_of_time'))}"
     yield f"alone takes {_said(compare(whole, four, ours='columns_alone'))}"
