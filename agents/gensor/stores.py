@@ -12,6 +12,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import CONVOLUTION, SPATIAL_SLOTS, TILE
+from gensor_gym.operators.images import IMAGES, order_of
 
 RUN = 16
 """Largest number of pixels that are stored at once."""
@@ -22,7 +23,8 @@ ALONE = 2.0
 def stores_pixels(graph: ConstructionGraph) -> bool:
     """Return whether some programs of a graph store int8 pixels, so that `store_seconds` is not 0."""
     op = graph.operator
-    return graph.hardware.kind == "cpu" and op.output.dtype == "int8" and op.name == "conv2d"
+    is_image = op.name == "conv2d" and order_of(op, "result") == IMAGES[0]
+    return graph.hardware.kind == "cpu" and op.output.dtype == "int8" and is_image
 
 
 def store_seconds(rows: np.ndarray, graph: ConstructionGraph) -> np.ndarray:

@@ -16,12 +16,15 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, slot_of
 from gensor_gym.graph.tables.tables import SIZE_START
+from gensor_gym.operators.traits import is_convolution
 
 VECTORS = 4
 """Largest number of vectors of channels of a register tile."""
 LEAST = 12
 """Smallest number of accumulators of a register tile: its multiply-adds hide one another's latency and share their loads."""
 
+IN_TILES = 4 * 16 + VECTORS + 1
+"""Number of accumulators in four tile registers (AMX), and of the vectors that are not accumulators in their place."""
 OF_LINES = 2
 """Number of vectors of channels of a program of `fills_lines`, so that an element of the image serves two multiply-adds."""
 
@@ -29,15 +32,16 @@ OF_LINES = 2
 def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     """Return programs int32 [P, ROW] of a convolution with packed channels whose accumulators fill the registers.
 
-    An image is copied if it is padded or of int8. Tasks have all pixels, and one register tile of channels or all channels.
+    An image is copied if it is padded, and in int8 if its channels are first. Tasks have all pixels, and one register tile of
+    channels or all channels.
     """
     op, machine = graph.operator, graph.hardware
     slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
     channel, down, across = slots[op.channel_axis], SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     extents = dict(zip(slots, op.extents, strict=True))
-    registers = int(machine.memory[0].capacity) // (4 * machine.lanes)
+    registers = IN_TILES if op.dtype in dict(machine.tensor_peak) else int(machine.memory[0].capacity) // (4 * machine.lanes)
     widths = [vectors * machine.lanes for vectors in range(1, VECTORS + 1)]
-    packed = int(op.dtype == "int8" or op.reads[0].is_padded(op.extents))
+    packed = int((op.dtype == "int8" and is_convolution(op)) or op.reads[0].is_padded(op.extents))
     found = []
     for width, rows, columns in itertools.product(widths, _sizes(graph, down), _sizes(graph, across)):
         vectors, pixels = width // machine.lanes, rows * columns

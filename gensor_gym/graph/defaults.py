@@ -22,7 +22,7 @@ from gensor_gym.graph.structure import needs_copy, vector_axis
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.tables.tables import KNOB_BITS
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution, is_product, weights
+from gensor_gym.operators.traits import has_channel_lanes, is_convolution, is_product, weights
 from gensor_gym.operators.types import Access, Operator
 
 
@@ -48,7 +48,7 @@ def gpu_knobs() -> dict[str, int]:
 
 def cpu_knobs(op: Operator) -> dict[str, int]:
     """Return the value that the default rule wants for each knob on a CPU, by the knob's name."""
-    if is_convolution(op) and op.frozen:
+    if has_channel_lanes(op) and (op.frozen or not is_convolution(op)):
         return {"unroll": 4, "convolution": 1, "pack_a": int(op.reads[0].is_padded(op.extents)), "pack_b": 1}
     if is_convolution(op):
         return {"unroll": 4, "convolution": 2, "pack_a": int(needs_copy(op)), "pack_b": 0}

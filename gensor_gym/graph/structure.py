@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution, is_product, weights
+from gensor_gym.operators.traits import has_channel_lanes, is_convolution, is_product, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
@@ -87,9 +87,9 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
     """Return the values of knob `convolution` that the operator can use on this kind of hardware."""
-    if not is_convolution(op):
-        return (0,)
-    return (0, 1, 2) if kind == "cpu" else (0, 3)
+    if kind == "cpu":
+        return (0, 1, 2) if is_convolution(op) else (0, 1) if has_channel_lanes(op) else (0,)
+    return (0, 3) if is_convolution(op) else (0,)
 
 
 def needs_copy(op: Operator) -> bool:

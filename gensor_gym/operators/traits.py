@@ -48,9 +48,18 @@ def convolution_places(op: Loops) -> tuple[Places, Places, Places] | None:
 def is_convolution(op: Loops) -> bool:
     """Whether the operator is a convolution, with or without groups, whose dimensions are in the usual order in memory.
 
-    Code generators for CPUs support no other convolution, and neither do those for CUDA cores with an implicit matrix product.
+    Shifted matrix products on CPUs, and implicit ones on CUDA cores, support no other convolution.
     """
     return convolution_places(op) == ((0, 1, 2, 3),) * 3
+
+
+def has_channel_lanes(op: Loops) -> bool:
+    """Whether the operator is a convolution whose output channels the lanes of a CPU can run along.
+
+    Its weights are in the usual order in memory. Its image and its result may have the channels last.
+    """
+    places, images = convolution_places(op), ((0, 1, 2, 3), (0, 3, 1, 2))
+    return places is not None and places[1] == images[0] and places[0] in images and places[2] in images
 
 
 def weights(op: Loops) -> Access | None:

@@ -60,6 +60,7 @@ GROUPED = (
     'gemv(m=33, k=260, dtype="int8")',
     'conv2d(n=1, c=8, h=9, w=10, k=20, r=3, s=3, padding=1, dtype="int8")',
     'conv2d(n=1, c=6, h=4, w=5, k=12, r=1, s=1, dtype="int8")',
+    'conv2d(n=1, c=8, h=4, w=5, k=12, r=3, s=3, padding=1, image="nhwc", dtype="int8")',
     'conv2d(n=1, c=8, h=9, w=10, k=20, r=3, s=3, groups=2, dtype="int8")',
     'depthwise_conv2d(n=1, c=6, h=9, w=9, r=3, s=3, dtype="int8")',
     'gemm(m=24, n=40, k=35, dtype="bfloat16")',
@@ -115,12 +116,14 @@ TILED = (
     'conv2d(n=2, c=128, h=4, w=15, k=32, r=1, s=1, dtype="int8")',
     'conv2d(n=1, c=3, h=30, w=29, k=32, r=7, s=7, stride=2, padding=3, dtype="bfloat16")',
     'conv2d(n=1, c=24, h=9, w=10, k=16, r=3, s=3, padding=1, dtype="int8")',
+    'conv2d(n=1, c=64, h=9, w=10, k=48, r=3, s=3, padding=1, image="nhwc", dtype="bfloat16")',
+    'conv2d(n=1, c=64, h=9, w=10, k=48, r=1, s=1, image="nhwc", result="nhwc", dtype="int8")',
 )
 APART = 'conv2d(n=1, c=4, h=9, w=29, k=32, r=3, s=3, padding=1, dilation=2, dtype="bfloat16")'
 """Taps that are no neighbours."""
 
 
-@pytest.mark.parametrize("text", thorough_but((*GROUPED, *TILED, APART), TILED[1], TILED[2], TILED[5]))
+@pytest.mark.parametrize("text", thorough_but((*GROUPED, *TILED, APART), TILED[1], TILED[2], TILED[5], TILED[7]))
 def test_the_model_puts_in_tiles_what_the_generator_puts_in_tiles(text: str) -> None:
     """Random schedules, with knobs that make groups likely; a machine without tile registers has the same legal schedules."""
     plain = hardware.get("cascade_lake")

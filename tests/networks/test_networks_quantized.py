@@ -188,9 +188,9 @@ def test_planted_faults_show(monkeypatch: pytest.MonkeyPatch) -> None:
 class Network8(nn.Module):
     """Convolution, pooling, a residual block, means and a layer, all of quantised numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.first, self.second, self.last = Weights(16, 3, 3, 3), Weights(16, 16, 1, 1), Weights(5, 16)
+        self.first, self.second, self.last = Weights(width, 3, 3, 3), Weights(width, width, 1, 1), Weights(5, width)
         self.grids = [Grid(0.02, 120), Grid(0.03, 0), Grid(0.05, 128), Grid(0.04, 7)]
 
     def forward(self, x: Tensor) -> Tensor:

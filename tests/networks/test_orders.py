@@ -20,7 +20,8 @@ from gensor_gym.networks.gpu.emulated import EmulatedNetwork  # noqa: E402
 from gensor_gym.networks.gpu.memory import Tasks  # noqa: E402
 from gensor_gym.networks.network import Network  # noqa: E402
 from gensor_gym.networks.orders import rewrite  # noqa: E402
-from gensor_gym.networks.orders.choice import classes_of, layout_seconds, turning_seconds  # noqa: E402
+from gensor_gym.networks.orders.choice import classes_of  # noqa: E402
+from gensor_gym.networks.orders.machines import layout_seconds, turning_seconds  # noqa: E402
 from gensor_gym.networks.orders.rewrite import ordered  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -103,10 +104,10 @@ def tried(
 ) -> Iterator[Rows]:
     """Try graph after graph of the draw that has few enough weights; yield the rows of each by compiler, in the draw's order.
 
-    Finished rows are kept in `folder` and not tried again. A graph that torch does not run is tried once. At the end, graphs
-    that have begun beyond the last are finished, for later runs.
+    Finished rows are kept in `folder` and not tried again. A graph that torch does not run is tried once. At the end, compilers
+    that have begun with further graphs finish them, for later runs.
     """
-    repository = Path(how.repository)
+    repository, ended = Path(how.repository), threading.Event()
     waiting: deque[Future[Rows]] = deque()
     with Journal(folder / "done.jsonl", ("key",), finite=True) as done, ThreadPoolExecutor(how.at_once) as pool:
         try:
@@ -114,7 +115,7 @@ def tried(
                 try:
                     if read(repository, name).weights > most_weights:
                         continue
-                    waiting.append(pool.submit(_each, name, sides, how, commit, folder, done))
+                    waiting.append(pool.submit(_each, name, sides, how, commit, folder, done, ended))
                 except NotBuilt as error:
                     row = {"graph": name, "side": OURS, "status": "left out", "said": str(error)}
                     waiting.append(pool.submit(lambda row=row: {OURS: row}))  # type: ignore[misc]
@@ -123,12 +124,17 @@ def tried(
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _each(name: str, sides: tuple[str, ...], how: Settings, commit: str, folder: Path, done: Journal) -> Rows:
+def _each(
+    name: str, sides: tuple[str, ...], how: Settings, commit: str, folder: Path, done: Journal, ended: threading.Event
+) -> Rows:
     rows: Rows = {}
     for side in sides:
+        if ended.is_set():
+            break
         settings = {**asdict(how), "repository": commit, "limit_s": None}  # whoever was done in time is done in more time
         key = short_hash([PROTOCOL, name, side, settings, code_digest()])
         if done.rows.get(key, {}).get("limit_s", math.inf) < how.limit_s:

@@ -8,7 +8,7 @@ from gensor_gym.codegen.c.amx import blocks
 from gensor_gym.codegen.c.group import GROUP
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import pairs
-from gensor_gym.codegen.c.micro.dot import interleave_text, sums_lines
+from gensor_gym.codegen.c.micro.dot import UNSIGNED, interleave_text, sums_lines
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.runs import Run, line, loop, panel_count, plus
 from gensor_gym.codegen.c.text import Lines, add, linear
@@ -71,9 +71,10 @@ def helper_text(plan: LoopPlan) -> str:
     """Return the text of C helpers that pack rows of pixels and panels of filters."""
     in_blocks = plan.step_of_group > plan.group_size
     if not plan.groups_bytes:
-        return (blocks.PIXELS if in_blocks else pairs.INTERLEAVE + pairs.PIXELS) + pairs.FILTERS
+        pixels = blocks.PIXELS if in_blocks else pairs.INTERLEAVE + pairs.PIXELS
+        return ("" if plan.reads_last else pixels) + pairs.FILTERS
     pixels = (blocks.BYTES if in_blocks else _PIXELS).replace("{pad}", str(int(plan.op.pad_value) ^ -128))
-    return interleave_text() + _WORD + pixels + _FILTERS
+    return interleave_text() + _WORD + (UNSIGNED if plan.reads_last else pixels) + _FILTERS
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:

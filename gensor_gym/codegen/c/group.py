@@ -27,7 +27,8 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     `vector` is the axis of the lanes, and `packs` says which operands are packed. Groups are possible for types of `GROUPS` in
     three cases. With a single reduction axis, the first operand must be equal in all lanes and contiguous along the axis, and the
     second packed with contiguous lanes. If lanes run along the reduction, both operands must be unpacked and contiguous. In a
-    convolution with both operands packed, the axis is that of the input channels.
+    convolution with both operands packed, the axis is that of the input channels. If these are last in memory, only padding
+    requires that the image is packed.
     """
     if op.dtype not in GROUPS or not is_product(op) or len(packs) < 2:
         return -1
@@ -35,7 +36,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
         return vector if not any(packs) and _read_along(op, vector) else -1
     if not packs[1]:
         return -1
-    if len(packs) > 1 and all(packs) and (channel := _channel_axis(op, vector)) >= 0:
+    if (channel := _channel_axis(op, vector, packs[0])) >= 0:
         return channel
     scalar, lanes = op.reads
     axes = [a for a in op.reduce if op.extents[a] > 1]
@@ -48,7 +49,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
     return axis if reads_words and reads_rows and alone == [1, 1] else -1
 
 
-def _channel_axis(op: Operator, vector: int) -> int:
+def _channel_axis(op: Operator, vector: int, packs_pixels: bool) -> int:
     """Return the axis of a convolution's input channels if vectors run along its output channels; -1 in any other case."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
@@ -58,8 +59,10 @@ def _channel_axis(op: Operator, vector: int) -> int:
         unit = _unit(op, axis)
         places = [[d for d, row in enumerate(read.coefficients) if row[axis]] for read in op.reads]
         lone = all(len(p) == 1 and read.coefficients[p[0]] == unit for p, read in zip(places, op.reads, strict=True))
-        if op.extents[axis] > 1 and lone and all(p[0] < len(r.view) - 1 for p, r in zip(places, op.reads, strict=True)):
-            return axis
+        if op.extents[axis] > 1 and lone and places[1][0] < len(filters.view) - 1:
+            last = places[0][0] == len(pixels.view) - 1
+            whole = op.extents[axis] % GROUPS[op.dtype] == 0 and (packs_pixels or not pixels.is_padded(op.extents))
+            return axis if (whole if last else packs_pixels) else -1
     return -1
 
 

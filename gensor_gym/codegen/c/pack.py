@@ -39,8 +39,10 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
     lines.add(f"/* Copies the box {layout} of {operand.name} that a task tile reads, in {kind}. */")
     with lines.block(f"static void pack_{operand.name}({', '.join(arguments)})"):
         runs = runs_of(plan, operand)
-        if plan.groups_channels:
-            copy_filters(lines, plan, operand, runs) if packing.panel >= 0 else copy_pixels(lines, plan, runs)
+        if plan.groups_channels and packing.panel >= 0:
+            copy_filters(lines, plan, operand, runs)
+        elif plan.groups_channels and not plan.reads_last:
+            copy_pixels(lines, plan, runs)
         elif packing.panel < 0:
             _copy_box(lines, runs, stored_literal(plan.op.pad_value, operand), plan.groups_bytes)
         elif plan.group >= 0:

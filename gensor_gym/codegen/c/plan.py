@@ -90,8 +90,8 @@ class LoopPlan:
 
     @property
     def step_of_group(self) -> int:
-        """Number of adjacent channels in a packed image, and of elements of the reduction that packing does not cut."""
-        return self.tiling.step if self.tiling and self.groups_channels else self.group_size
+        """Number of channels that packing makes adjacent in an image, and of elements of the reduction that it does not cut."""
+        return self.tiling.step if self.tiling and self.groups_channels and not self.reads_last else self.group_size
 
     @property
     def has_starts(self) -> bool:
@@ -105,8 +105,13 @@ class LoopPlan:
 
     @property
     def groups_channels(self) -> bool:
-        """Whether packing makes the channels of a group adjacent, for each pixel or element of a filter (`c/channels.py`)."""
-        return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
+        """Whether groups are of channels: of each pixel, and of each element of a filter (`c/channels.py`)."""
+        return self.group >= 0 and not self.groups_lanes and not self.op.reads[1].coefficients[-1][self.vector]
+
+    @property
+    def reads_last(self) -> bool:
+        """Whether the first operand is contiguous along the axis of groups, as an image with channels last is."""
+        return self.group >= 0 and self.op.reads[0].coefficients[-1][self.group] == 1
 
     def group_dimension(self, operand: Operand) -> int:
         """Return the dimension of an operand along which elements are multiplied in groups."""
@@ -264,11 +269,11 @@ def _effective_tiles(
     block = 1
     if group >= 0:
         size = block = GROUPS[op.dtype]
-        channels = not op.reads[0].coefficients[-1][group]
+        channels, last = not op.reads[1].coefficients[-1][vector], op.reads[0].coefficients[-1][group] == 1
         whole = channels or (size == GROUP and not program.knob("pack_a"))
         levels: tuple[tuple[int, ...], ...] = tuple(zip(*columns, strict=True))
         in_tiles = tiling(op, program.hardware, levels, vector, group, whole)
-        size, block = (in_tiles.step, in_tiles.step if channels else size) if in_tiles else (size, block)
+        size, block = (in_tiles.step, in_tiles.step if channels and not last else size) if in_tiles else (size, block)
         columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group], size)
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")

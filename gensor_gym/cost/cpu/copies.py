@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
-from gensor_gym.cost.cpu.groups import is_vector_dimension
+from gensor_gym.cost.cpu.groups import is_last, is_vector_dimension
 from gensor_gym.cost.cpu.tiles import TASK, serves_all, tiles_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.tables.geometry import box_length, footprint, reduce_steps
-from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, SPATIAL_SLOTS
 from gensor_gym.graph.tables.tables import (
     COPIED,
     FROZEN_READ,
@@ -56,7 +56,11 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             copies = tiles_of(row, TASK, ints) * reduce_steps(row, TASK, ints) * 1.0
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
         across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other element is left out
-        along = floats[PACK_BYTES] if ints[GROUPED] > 1 else floats[PACK_ROWS]
+        pixels = row[CONVOLUTION] == 1 and is_last(t, SPATIAL_SLOTS, ints)
+        if pixels and not is_shared(row, t, ints):
+            width = width * box_length(row, t, last - 1, TASK, ints)  # neighbours are copied with all their channels
+        in_groups = ints[GROUPED] > 1 and not pixels
+        along = floats[PACK_BYTES] if in_groups else floats[PACK_ROWS]
         element = floats[PACK_ACROSS] if across else along
         cycles += copies * (box * element + box / width * floats[PACK_LINE] + floats[PACK_CALL])
     return cycles

@@ -25,7 +25,10 @@ def group_of(row, slot, ints):  # noqa: ANN001, ANN201
         return -1
     if row[CONVOLUTION] == 1:
         channels = is_vector_dimension(0, SPATIAL_SLOTS, ints) and is_vector_dimension(1, SPATIAL_SLOTS, ints)
-        grouped = row[PACK_A] == 1 and row[PACK_B] == 1 and ints[EXTENT + SPATIAL_SLOTS] > 1
+        grouped = row[PACK_A] == 1
+        if is_last(0, SPATIAL_SLOTS, ints):
+            grouped = (grouped or ints[PADDED] == 0) and ints[EXTENT + SPATIAL_SLOTS] % ints[GROUPED] == 0
+        grouped = grouped and row[PACK_B] == 1 and ints[EXTENT + SPATIAL_SLOTS] > 1 and not is_last(1, SPATIAL_SLOTS, ints)
         return SPATIAL_SLOTS if grouped and channels else -1
     if row[CONVOLUTION] != 0 or ints[PADDED] != 0 or ints[PADDED + 1] != 0:
         return -1
@@ -37,6 +40,12 @@ def group_of(row, slot, ints):  # noqa: ANN001, ANN201
             longer, found = longer + 1, axis
     grouped = longer == 1 and row[PACK_B] == 1 and ints[STRIDE + slot] == 0 and ints[STRIDE + MAX_AXES + slot] == 1
     return found if grouped else -1
+
+
+@lean
+def is_last(tensor, slot, ints):  # noqa: ANN001, ANN201
+    """Whether an axis indexes the innermost dimension of a tensor."""
+    return ints[COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES + slot] != 0
 
 
 @lean

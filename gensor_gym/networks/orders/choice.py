@@ -1,4 +1,4 @@
-"""Chooses the values of a network that have channels last in memory ("nhwc"), as convolutions by wgmma (Hopper) read them.
+"""Chooses the values of a network that have channels last in memory ("nhwc"), as fast convolutions read them (`machines`).
 
 The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
 *class*. A convolution reads and writes either order, so classes do not depend on each other, and each gets the order that costs
@@ -12,24 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-import numpy as np
-
-from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu.gpu import layout_kernel
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Contract, Map, Node, Reduce
-from gensor_gym.graph.matrices.choices import tensor_core_choices
-from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
-from gensor_gym.operators.images import IMAGES, WEIGHTS, names_orders
+from gensor_gym.networks.orders.machines import (
+    LAST,
+    gains,
+    in_place,
+    is_fast,
+    layout_seconds,
+    scattering_seconds,
+    turning_seconds,
+)
+from gensor_gym.operators.images import IMAGES, names_orders
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
-LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
-"""Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
 IMAGE_AXES = (2, 3)
 """Axes of an image's rows and columns if channels are first."""
 
@@ -42,12 +42,6 @@ def with_orders(op: Operator, **orders: str) -> Operator:
     return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
-@lru_cache(maxsize=1024)
-def uses_wgmma(op: Operator, machine: Hardware) -> bool:
-    """Return whether the machine has programs of an operator that use wgmma, Hopper's tensor core instructions."""
-    return 2 in tensor_core_choices(op, machine)
-
-
 @dataclass
 class Uses:
     """How the nodes of a network use the images of one class (images that must have one order in memory)."""
@@ -58,7 +52,7 @@ class Uses:
     read: set[str] = field(default_factory=set)
     """Images of the class that operations other than convolutions read with channels first."""
     laid_out: float = 0.0
-    """Seconds that convolutions take to lay out images of the class if they have channels first."""
+    """Seconds that convolutions take to lay out images of the class, and to store them, if they have channels first."""
     is_fixed: bool = False
     """Whether the class must have channels first, because an output of the network belongs to it."""
 
@@ -75,26 +69,6 @@ def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
     )
 
 
-def turning_seconds(nbytes: int, machine: Hardware) -> float:
-    """Return the seconds of a kernel that transposes an image of `nbytes`.
-
-    The model has the same formula for laying out operands.
-    """
-    levels = {level.name: level for level in machine.memory}
-    return machine.launch_overhead + 2 * nbytes / levels["dram" if 2 * nbytes > levels["l2"].capacity else "l2"].bandwidth
-
-
-@lru_cache(maxsize=1024)
-def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds that a convolution takes to lay out operands before a program with wgmma.
-
-    0 if it reads the operands in place.
-    """
-    tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
-    row[TENSOR_CORE] = 2
-    return float(layout_kernel(row, tables.ints, tables.floats))
-
-
 def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     """Group a network's images into classes with one order in memory each. Return how its nodes use each class."""
     graph, of = network.graph, _Classes()
@@ -108,7 +82,12 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     for name in images:
         uses = found.setdefault(of.root(name), Uses())
         uses.members.append(name)
-        uses.made += [] if makes_either(network, name, machine) else [name]
+        node = network.nodes.get(name)
+        if node is None or not makes_either(network, name, machine):
+            uses.made.append(name)
+        elif is_convolution(node, machine):
+            assert isinstance(node, Contract)
+            uses.laid_out += scattering_seconds(node.operator, machine)
         uses.is_fixed |= name in graph.returns
     for reader, node in graph.nodes:
         for one in dict.fromkeys(node.inputs):
@@ -116,7 +95,7 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
                 continue
             uses = found[of.root(one)]
             if isinstance(node, Contract) and reads_either(node, one, machine):
-                uses.laid_out += layout_seconds(with_orders(node.operator, **IN_ROWS), machine)
+                uses.laid_out += layout_seconds(with_orders(node.operator, **in_place(machine)), machine)
             elif one not in tied(network, reader) and not is_over_pixels(node):
                 uses.read.add(one)
     return list(found.values())
@@ -182,26 +161,28 @@ def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
     """Return whether a value's node can compute it with channels first and with channels last.
 
-    That holds for a convolution with wgmma, a pooling, and a map of images.
+    That holds for a fast convolution, a pooling, and a map of images.
     """
     node = network.nodes.get(name)
     if isinstance(node, Map):
         return all(_turns(network, one) for one in node.inputs)
     if not isinstance(node, Contract):
         return False
-    if not is_convolution(node):
+    if not is_convolution(node, machine):
         return node.operator.name in POOLINGS
-    return uses_wgmma(with_orders(node.operator, result=IMAGES[1]), machine)
+    return is_fast(with_orders(node.operator, result=IMAGES[1]), machine)
 
 
 def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
-    """Return whether a convolution with wgmma can read an image with channels first and with channels last."""
-    return is_convolution(node) and node.sources[0] == name and uses_wgmma(with_orders(node.operator, **LAST, **IN_ROWS), machine)
+    """Return whether a fast convolution can read an image with channels first and with channels last."""
+    if not is_convolution(node, machine) or node.sources[0] != name:
+        return False
+    return is_fast(with_orders(node.operator, **LAST, **in_place(machine)), machine)
 
 
-def is_convolution(node: Node) -> bool:
-    """Return whether a node is a 16-bit convolution without groups, whose tensors have the default orders in memory."""
-    if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in HALVES:
+def is_convolution(node: Node, machine: Hardware) -> bool:
+    """Return whether a node is a convolution without groups, of a type that may gain, with the default orders in memory."""
+    if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in gains(machine):
         return False
     return "groups" not in dict(node.operator.arguments) and not names_orders(node.operator)
 

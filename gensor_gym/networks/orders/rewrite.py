@@ -16,8 +16,6 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import with_constants_made
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.networks.orders.choice import (
-    IN_ROWS,
-    LAST,
     POOLINGS,
     channels_last,
     is_convolution,
@@ -25,9 +23,9 @@ from gensor_gym.networks.orders.choice import (
     makes_either,
     padded,
     reads_either,
-    uses_wgmma,
     with_orders,
 )
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, gains, is_fast
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
@@ -37,16 +35,17 @@ TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IM
 def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
     """Rewrite a network for a machine, with channels last in memory for the values `chosen` (default: `channels_last`).
 
-    A network for a machine without wgmma, or without a convolution that uses it, is returned unchanged.
+    A network for a machine that gains nothing from it, or without a convolution that does, is returned unchanged.
     """
-    if machine.arch != "sm_90":
+    if not gains(machine):
         return network
-    rewriting = _Rewriting(network, machine, channels_last(network, machine) if chosen is None else chosen)
+    last = channels_last(network, machine) if chosen is None else chosen
+    rewriting = _Rewriting(network, machine, last)
     for value in network.graph.inputs:
         rewriting.given(value.name)
     for name, node in network.graph.nodes:
         rewriting.add(name, node)
-    return rewriting.network() if rewriting.names > network.graph.values.keys() else network
+    return rewriting.network() if last or rewriting.names > network.graph.values.keys() else network
 
 
 class _Rewriting:
@@ -83,7 +82,7 @@ class _Rewriting:
             self.moved[name] = self._fresh(f"{name}_nhwc", Reduce(self.last[node.source], node.body, axes))
             self.nodes.append((name, Reshape(self.moved[name], self.old.graph.values[name].shape)))
         else:
-            self.nodes.append((name, self._convolution(node) if is_convolution(node) else self._first(node)))
+            self.nodes.append((name, self._convolution(node) if is_convolution(node, self.machine) else self._first(node)))
             self.given(name)
 
     def _last(self, name: str, node: Node) -> Node:
@@ -114,8 +113,8 @@ class _Rewriting:
         else:
             image = self._plain(image)
         moved = 1 in moved_reads(node.operator) and not is_folded(node.operator)
-        in_place = with_orders(node.operator, **IN_ROWS, **orders)
-        if (moved or "image" in orders) and weights in self.old.constants and uses_wgmma(in_place, self.machine):
+        reads_rows = self.machine.kind == "gpu" and is_fast(with_orders(node.operator, **IN_ROWS, **orders), self.machine)
+        if (moved or "image" in orders) and weights in self.old.constants and reads_rows:
             if weights not in self.weights:
                 order = permutation(WEIGHTS[1], WEIGHTS[0])
                 self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))

@@ -59,12 +59,15 @@ def convolution(rng: random.Random) -> Program:
     k, (r, s) = 16 * rng.choice((1, 2, 5)), rng.choice(((3, 3), (1, 5), (7, 7), (2, 16)) if few else ((1, 1), (3, 3)))
     h, w = rng.randint(3, 9), rng.choice((3, 7, 14, 17, 28)) + (s if few else 0)
     sizes = f"n={rng.choice((1, 2))}, c={c}, h={h}, w={w}, k={k}, r={r}, s={s}, stride={rng.choice((1, 2))}, padding={r // 2}"
-    op = operators.parse(f'conv2d({sizes}, dtype="{dtype}"){rng.choice(EPILOGUES[dtype])}')
+    last = not few and rng.random() < 0.5
+    orders = (', image="nhwc"' if last else "") + rng.choice(("", ', result="nhwc"'))
+    op = operators.parse(f'conv2d({sizes}, dtype="{dtype}"{orders}){rng.choice(EPILOGUES[dtype])}')
     register = 1, rng.choice((16, 32, 64)), rng.choice((1, 1, 2, 3)), rng.choice((1, 4, 7, 14)), 1, 1, 1
     inner = tuple(size * rng.choice((1, 2)) for size in register[:4]) + (rng.choice((4, 64, c)), rng.choice((1, r)), s)
     outer = tuple(size * rng.choice((1, 2)) for size in inner[:4]) + (rng.choice((1, 2)) * inner[4], r, s)
     frozen = dataclasses.replace(op, frozen=rng.random() < 0.5)
-    return program(frozen, register, inner, outer, hw=HOST, convolution=1, pack_a=1, pack_b=1)
+    packed = 1 if not last or r > 1 else rng.choice((0, 1))
+    return program(frozen, register, inner, outer, hw=HOST, convolution=1, pack_a=packed, pack_b=1)
 
 
 def standing_in(kernel: Kernel) -> Kernel:
@@ -114,6 +117,7 @@ def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
 
 MATRIX = '{}(m=40, n=96, k=136, dtype="{}")'
 FIRST = 'conv2d(n=1, c=3, h=20, w=28, k=64, r=7, s=7, stride=2, padding=3, dtype="bfloat16")'
+LAST = 'conv2d(n=1, c=64, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="int8", image="nhwc", result="nhwc")'
 IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
 
 
@@ -127,6 +131,8 @@ IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
     (IMAGE.format("int8"), "packed += 256", "packed += 128"),
     (IMAGE.format("bfloat16"), "turn_eight(first, stride, packed + 32 * i + r)", "turn_eight(first, stride, packed + 32 * i)"),
     (IMAGE.format("bfloat16"), "memset(packed, 0", "memset(packed, 0x41"),
+    (LAST, "make_unsigned(packed", "(void)(packed"),
+    (LAST, "r * 1088 + s * 64, 64)", "r * 1088 + s * 64, 128)"),
     (FIRST, "s * 64, 128)", "s * 64, 64)"),
     (FIRST, "const long s = 0;", "const long s = 1;"),
 ])  # fmt: skip

@@ -43,18 +43,21 @@ def packed(
     Constant weights are packed once for all calls, so their copy may have any size.
     """
     op, task = program.operator, tiles[2]
+    pixels = program.knob("convolution") == 1 and group >= 0 and access.coefficients[-1][group] == 1
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, block)
-        found = _copied(tiles[0][vector], whole, vector, group, access, name, block)
+        found = _copied(tiles[0][vector], whole, vector, group, access, name, block, pixels)
         assert found.packing is not None
         fits = found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware)
         if fits or (op.frozen and access is weights(op)):
             return replace(found, packing=replace(found.packing, shared=True))
-    return _copied(tiles[0][vector], task, vector, group, access, name, block)
+    return _copied(tiles[0][vector], task, vector, group, access, name, block, pixels)
 
 
-def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str, block: int) -> Operand:
-    """Return an operand that is packed for one tile of sizes `task`.
+def _copied(
+    width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str, block: int, pixels: bool
+) -> Operand:
+    """Return an operand that is packed for one tile of sizes `task`. `pixels` says that it is an image with channels last.
 
     It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
     contain the accumulators' initial values. Neighbours along dimensions inside the grouped one are a whole number
@@ -75,10 +78,11 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
             pitch[d], size = size, size * (rows + starts)
         pitch[panel], size = size, size * ceil_div(shape[panel], width)
     else:
+        row = len(shape) - (2 if pixels else 1)  # neighbouring pixels with all their channels are copied at once
         for d in reversed(dimensions):
             pitch[d] = size
             item = ITEM_BYTES[access.tensor.dtype] * (size_of_group if d > grouped else 1)
-            size *= shape[d] if d != len(shape) - 1 else _row_pitch(shape[d], item)
+            size = size * shape[d] if d != row else _row_pitch(size * shape[d], item)
     pitch = [p * size_of_group if d > grouped and d != panel else p for d, p in enumerate(pitch)]
     strides = [
         sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))

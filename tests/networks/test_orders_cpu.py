@@ -1,0 +1,113 @@
+"""Orders of images in networks for CPUs with tile registers (AMX): channels last, in bfloat16 and int8."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from agents.networks import compile_module
+from gensor_gym.dataflow.nodes import Contract, Transpose
+from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.orders import rewrite
+from gensor_gym.networks.orders.choice import classes_of
+from gensor_gym.networks.orders.rewrite import ordered
+from gensor_gym.operators.images import order_of
+from tests.networks import test_orders
+from tests.networks.test_networks_quantized import Network8
+from tests.networks.test_orders import Parts, conv, fault
+from tests.support.c_cases import machine
+
+PLAIN = machine()
+TILES = dataclasses.replace(PLAIN, tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
+
+
+class Residual(nn.Module):
+    """The beginning of a ResNet: a pooling, and a block whose residual has another width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.one, self.two = conv(3, 32, 7, stride=2), conv(32, 32, 1), conv(32, 32)
+        self.wide, self.beside, self.last = conv(32, 64, 1), conv(32, 64, 1), nn.Linear(64, 10)
+
+    def forward(self, x: Any) -> Any:
+        """Apply the network to images."""
+        y = torch.max_pool2d(torch.relu(self.first(x)), 3, 2, 1)
+        z = self.wide(torch.relu(self.two(torch.relu(self.one(y))))) + self.beside(y)
+        return self.last(torch.relu(z).mean((2, 3)))
+
+
+NETWORKS = {"residual": (Residual, torch.bfloat16, 36), "int8": (lambda: Network8(64), torch.float32, 12),
+            "parts": (Parts, torch.bfloat16, 36)}  # fmt: skip
+
+
+def given(name: str) -> tuple[Any, Any]:
+    """A network, and images."""
+    torch.manual_seed(0)
+    make, dtype, size = NETWORKS[name]
+    return make().eval().to(dtype), torch.randn(2, 3, size, size).to(dtype)
+
+
+def network(name: str) -> Network:
+    """The graph of a network."""
+    module, x = given(name)
+    return folded(from_torch(module, (x,)))
+
+
+def orders(made: Network) -> list[tuple[str, str, str]]:
+    """Orders of image, weights and result of all convolutions."""
+    found = [node.operator for _, node in made.graph.nodes if isinstance(node, Contract) and node.operator.name == "conv2d"]
+    return [(order_of(op, "image"), order_of(op, "weights"), order_of(op, "result")) for op in found]
+
+
+def test_chosen_orders_need_no_transposition_and_results_stay() -> None:
+    """The first convolution reads the network's input, which has channels first, and so does not turn it."""
+    for name in ("residual", "int8"):
+        old, (_, x) = network(name), given(name)
+        made = ordered(old, TILES)
+        first, *others = orders(made)
+        assert first == ("nchw", "kcrs", "nhwc") and set(others) == {("nhwc", "kcrs", "nhwc")}
+        assert not any(isinstance(node, Transpose) for _, node in made.graph.nodes)
+        assert not fault(made, old, x.double().numpy())
+
+
+def test_whatever_is_chosen_results_stay() -> None:
+    old, (_, x) = network("parts"), given("parts")
+    every = frozenset(one for uses in classes_of(old, TILES) if not uses.is_fixed for one in uses.members)
+    assert not fault(ordered(old, TILES, every), old, x.double().numpy())
+    assert not fault(ordered(old, TILES), old, x.double().numpy())
+
+
+def test_machines_and_types_without_tiles_keep_their_orders() -> None:
+    old, single = network("residual"), folded(from_torch(Residual().eval(), (torch.randn(2, 3, 36, 36),)))
+    assert ordered(old, PLAIN) is old and ordered(single, TILES) is single
+
+
+@pytest.mark.parametrize("wrong", ["image", "result"])
+def test_a_wrong_order_shows(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a chain whose images have as many channels as rows and columns, so that shapes do not show it."""
+    module, x = test_orders.given("chain")
+    old, right = folded(from_torch(module, (x,))), rewrite.with_orders
+    assert orders(ordered(old, TILES)) == [("nchw", "kcrs", "nhwc"), ("nhwc", "kcrs", "nchw")]
+    assert not fault(ordered(old, TILES), old, x.double().numpy())
+    monkeypatch.setattr(rewrite, "with_orders", lambda op, **orders: right(op, **{**orders, wrong: "nchw"}))
+    assert fault(ordered(old, TILES), old, x.double().numpy())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_compiled_networks_are_right(name: str) -> None:
+    """On tile registers, or on what stands in for them, beside float64."""
+    module, x = given(name)
+    old = folded(from_torch(module, (x,)))
+    compiled = compile_module(module, (x,), hardware=TILES, backend="analytic", trials=1, reuse=False)
+    assert any("shapes_of_tiles" in kernel.source and 'image="nhwc"' in kernel.source for kernel in compiled.kernels)
+    with torch.no_grad():
+        found = compiled(x).double().numpy()
+    (expected,) = old.reference(x.double().numpy())
+    assert (np.abs(found - expected.value) <= expected.error).all()
