@@ -1,4 +1,7 @@
-"""`python -m agents` lists the strategies; `python -m agents NAME` lists a strategy's hyperparameters with their defaults."""
+"""`python -m agents` lists the strategies; `python -m agents NAME` lists a strategy's hyperparameters with their defaults.
+
+Strategies of the plugins in `$GENSOR_GYM_PLUGINS` are listed, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from agents.cli.refusal import refusals
 from agents.strategy import STRATEGIES, class_of
+from gensor_gym.plugins import load_named
 from gensor_gym.registry import near
 
 
@@ -23,16 +28,29 @@ def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
     cls = class_of(name)
     said: dict[str, str] = {}
     for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
-        for field, text in zip(body, body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                said[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
+        said |= _said(base)
     own = next(iter(STRATEGIES[name].searches.values()))
     return ((field.name, own.get(field.name, field.default), said.get(field.name, "")) for field in dataclasses.fields(cls))
 
 
+def _said(cls: type) -> dict[str, str]:
+    """Return the docstrings of a class's own fields; none if the class has no source, as one that was made from a function."""
+    try:
+        source = inspect.getsource(cls)
+    except OSError:
+        return {}
+    body = ast.parse(textwrap.dedent(source)).body[0].body  # type: ignore[attr-defined]
+    return {
+        ast.unparse(field.target): " ".join(str(text.value.value).split())
+        for field, text in zip(body, body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status, which is 2 for an unknown strategy."""
+    """Run the command line; return the exit status, which is 2 for an unknown strategy or plugin."""
+    with refusals():
+        load_named()
     names = sys.argv[1:] if arguments is None else list(arguments)
     if unknown := sorted(set(names) - set(STRATEGIES)):
         print(f"no strategies {unknown}; strategies are {sorted(STRATEGIES)}{near(unknown, STRATEGIES)}", file=sys.stderr)

@@ -64,7 +64,7 @@ COMMANDS = {
     ),
     "adapt": Command(
         "agents.recording.adapt:main",
-        "measure this machine for some minutes, so that strategy adapted knows its times",
+        "time programs on this machine for ten minutes; Python's searches then learn from the times",
         ("minutes=10", "minutes=10 cpu=1"),
     ),
     "study": Command(
@@ -74,12 +74,12 @@ COMMANDS = {
     ),
     "cpu_study": Command(
         "experiments.studies.headline.cpu:main",
-        "learned models of time and searches on this CPU, on operators that nothing learned from",
+        "learned cost models and searches on this CPU, on operators that nothing learned from",
         ("cpu=1 output=outputs/cpu_study", "arms=elsewhere deep=0"),
     ),
     "train": Command(
         "agents.training.train:main",
-        "train a policy on the model",
+        "train a policy on the analytic cost model",
         ("agent=ppo output=outputs/ppo", "agent=columns env.hardware=h200 output=outputs/columns"),
     ),
     "fine_tune": Command(
@@ -101,7 +101,7 @@ COMMANDS = {
     ),
     "learn_correction": Command(
         "agents.training.learn_correction:main",
-        "learn what measurements say of the model",
+        "learn a cost model from measured times, which corrects the analytic one",
         (
             "measured=outputs/fine_tuned/measured.jsonl output=outputs/correction",
             "measured=measured.jsonl output=outputs/correction env.space=gensor",
@@ -116,12 +116,12 @@ COMMANDS = {
     ),
     "generalise": Command(
         "experiments.studies.generalise.study:main",
-        "trained policies, and search by the model, on operators that nothing was trained on",
+        "trained policies, and search by the analytic cost model, on operators that nothing was trained on",
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
     "fused_study": Command(
         "experiments.studies.fused:main",
-        "searches of fused operators by the model, and a learned policy",
+        "searches of fused operators by the analytic cost model, and a learned policy",
         ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
     ),
     "stock": Command(
@@ -151,7 +151,7 @@ COMMANDS = {
     ),
     "tune_budgets": Command(
         "experiments.tuning.tune_budgets:main",
-        "choose the values of a search for what it may spend: evaluations of the model, or seconds",
+        "choose the values of a search for what it may spend: evaluations of the cost model, or seconds",
         ("choices=markov", "choices=model_annealing"),
     ),
     "record": Command(
@@ -240,7 +240,7 @@ COMMANDS = {
     ),
     "evidence": Command(
         "experiments.evidence.__main__:main",
-        "pages and tables of what a device said, byte for byte",
+        "pages and tables from the files of a run on a GPU",
         ("results/h200", "take outputs/lease"),
         goes_on=False,
     ),

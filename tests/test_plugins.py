@@ -108,6 +108,15 @@ def test_the_guide_s_command_does_what_it_says(environment: dict[str, str], tmp_
 
 
 @pytest.mark.examples
+def test_the_list_of_strategies_has_those_of_plugins(environment: dict[str, str], tmp_path: Path) -> None:
+    named = {**environment, "GENSOR_GYM_PLUGINS": "example"}
+    done = run(named, tmp_path, "-m", "agents", "best_of_many")
+    assert done.stdout.splitlines()[0].startswith("best_of_many: Measure, again") and "\n  draws=32\n" in done.stdout, done.stderr
+    refused = run({**environment, "GENSOR_GYM_PLUGINS": "nothing"}, tmp_path, "-m", "agents")
+    assert refused.returncode == 2 and refused.stderr == "no plugin 'nothing'; installed are example\n"
+
+
+@pytest.mark.examples
 def test_a_worker_loads_what_its_run_names(environment: dict[str, str], tmp_path: Path) -> None:
     worker = ("-m", "gensor_gym.measure.workers.worker", "nvrtc", "0", "1", str(os.getpid()), "{}")
     done = run({**environment, "GENSOR_GYM_PLUGINS": "example, nothing"}, tmp_path, *worker)

@@ -1,4 +1,4 @@
-"""Measure this machine and learn its times, for the strategy `adapted`: `gensor adapt [minutes=10] [cpu=N]`.
+"""Measure this machine and learn its times, for the strategies `in_turn` and `adapted`: `gensor adapt [minutes=10] [cpu=N]`.
 
 Programs of operators of Measured v1's part `train` are timed here for some minutes. A correction of the analytic model is learned
 from them and from the machines of Measured v1, and kept in the user's cache. The same command measures more operators each time.

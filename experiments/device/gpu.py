@@ -104,8 +104,12 @@ def hardware_name(wanted: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return the exit code."""
-    return exit_code(lambda: _checked(read_arguments(sys.argv[1:] if arguments is None else arguments)))
+    """Run the command and return the exit code; `--help` prints the text at the beginning of this module."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if set(words) & {"-h", "--help"}:
+        print(__doc__)
+        return 0
+    return exit_code(lambda: _checked(read_arguments(words)))
 
 
 def _checked(settings: Settings) -> int:

@@ -83,6 +83,12 @@ def test_all_ways_lead_to_the_command(words: list[str]) -> None:
     assert "gensor compare: strategies under equal budgets" in done.stdout and "budget" in done.stdout
 
 
+def test_descriptions_name_the_cost_model_and_the_default_after_adapting() -> None:
+    said = {name: command.about for name, command in entry.COMMANDS.items()}
+    assert not any("the model" in about for about in said.values())  # the overview has no glossary
+    assert "adapted" not in said["adapt"]  # the default becomes `in_turn`
+
+
 @pytest.mark.parametrize("words", [["--help"], []])
 def test_help_lists_every_command(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -133,6 +133,12 @@ def test_arguments() -> None:
     assert gpu.read_arguments(["stages="]).stages == ()
 
 
+def test_help_lists_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n    {name}=" in said for name in vars(gpu.Settings()))
+
+
 def test_what_was_compiled_beforehand_decides_the_stages() -> None:
     with_archive, without = stages.by_default(True), stages.by_default(False)
     assert with_archive[:4] == stages.OF_ARCHIVE and without[:2] == stages.WITHOUT_ARCHIVE
