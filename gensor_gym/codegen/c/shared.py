@@ -147,13 +147,14 @@ def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
 def _cut_axis(plan: LoopPlan, read: Operand) -> int | None:
     """Return the axis along which a shared copy is cut into pieces for threads; None without such an axis.
 
-    With panels it is the vector axis, else the axis of the outermost dimension that only one axis indexes.
+    With panels it is the vector axis, else the axis of the outermost dimension that only one axis indexes. The channels of an
+    image that has them last are not cut, because pixels are copied with all of them.
     """
     assert read.packing is not None
     if read.packing.panel >= 0:
         return plan.vector
     for row in read.access.coefficients:
         moving = [a for a, c in enumerate(row) if c and plan.op.extents[a] > 1]
-        if len(moving) == 1:
+        if len(moving) == 1 and not (plan.groups_channels and plan.reads_last and moving[0] == plan.group):
             return moving[0]
     return None

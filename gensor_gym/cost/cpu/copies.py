@@ -18,6 +18,7 @@ from gensor_gym.graph.tables.tables import (
     NUM_DIMS,
     NUM_READS,
     STRIDE,
+    UNITS,
     WHOLE_BOX,
     WHOLE_ROW,
 )
@@ -57,8 +58,9 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
             box, width = footprint(row, t, TASK, ints) * 1.0, box_length(row, t, last, TASK, ints)
         across = ints[STRIDE + t * MAX_AXES + slot] > 1  # lines of the tensor become columns, or every other element is left out
         pixels = row[CONVOLUTION] == 1 and is_last(t, SPATIAL_SLOTS, ints)
-        if pixels and not is_shared(row, t, ints):
+        if pixels:
             width = width * box_length(row, t, last - 1, TASK, ints)  # neighbours are copied with all their channels
+            copies *= ints[UNITS] if is_shared(row, t, ints) else 1  # by one thread
         in_groups = ints[GROUPED] > 1 and not pixels
         along = floats[PACK_BYTES] if in_groups else floats[PACK_ROWS]
         element = floats[PACK_ACROSS] if across else along
