@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -18,6 +19,7 @@ import pytest
 from agents.cli.arguments import compose
 from agents.runs.journal import read_rows
 from docs.pictures import result, walk
+from experiments.benches.graphnet import scores as graphnet
 from experiments.common.statistics import geometric_mean
 from experiments.studies.generalise.plan import plan_of, searches, train_missing
 from experiments.studies.generalise.scores import Regrets, Task, summarise
@@ -206,6 +208,37 @@ def test_networks_of_int8_are_told_as_they_were_timed(machine: str) -> None:
         assert f"s: {', '.join(told)} |" in page, row["network"]
 
 
+def graphs() -> dict[str, list[dict[str, Any]]]:
+    """Rows of graphs of GraphNet by compiler."""
+    rows = [row for row in read_rows(ROOT / "results/graphnet/graphs.jsonl") if row["kind"] == "graph"]
+    return {side: [row for row in rows if row["side"] == side] for side in ("ours", "inductor")}
+
+
+def tried_graphs() -> tuple[int, int, float, float]:
+    """(graphs, how many of them are right, median speed-up over eager torch, that of torch.compile)."""
+    tried = {side: [row for row in rows if row["status"] != "left out"] for side, rows in graphs().items()}
+    assert {row["graph"] for row in tried["ours"]} == {row["graph"] for row in tried["inductor"]}
+    ours, theirs = (statistics.median(filter(None, map(graphnet.speed_up, rows))) for rows in tried.values())
+    return len(tried["ours"]), sum(row["status"] == "right" for row in tried["ours"]), ours, theirs
+
+
+def test_graphs_of_graphnet_are_told_as_they_were_timed() -> None:
+    """The page follows from the rows, and the guide from the page."""
+    made, told = graphnet.page(graphs(), {}), (ROOT / "results/graphnet/graphnet.md").read_text(encoding="utf-8")
+    assert set(made.splitlines()) <= set(told.splitlines())
+    count, right, ours, theirs = tried_graphs()
+    guide = (ROOT / "docs/guides/networks.md").read_text(encoding="utf-8")
+    assert f"Of {count} graphs drawn\nat random, {right} are right and none is wrong" in guide
+    assert f"median speed-up over eager torch is {ours:.2f} with `fast`, and {theirs:.2f} with torch.compile" in guide
+
+
+def of_graphnet() -> Iterator[str]:
+    """What README says of graphs of GraphNet."""
+    count, right, ours, theirs = tried_graphs()
+    yield f"of {count} that [GraphNet captured, {right} are right"
+    yield f"with a median speed-up of {ours:.1f} over eager torch (torch.compile: {theirs:.1f})"
+
+
 def of_study() -> Iterator[str]:
     """README's sentences about learned policies and the traverser on an H200."""
     line, trials = headline_page.primary(scores.read(H200)), read_rows(H200 / "trials.jsonl.gz")
@@ -264,7 +297,8 @@ def test_every_number_of_readme_follows_from_a_file() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"^```.*?^```|<[^>]*>|\]\([^)]*\)", "", text, flags=re.MULTILINE | re.DOTALL)
     said = " ".join(re.sub(r'`gensor optimize "[^`]*`', "", text).split())
-    for fact in (*of_figure(), *of_moving_picture(), *of_status(), *of_study(), *of_cpu_study(), *of_policies(), *of_wall_time()):
+    tellers = of_figure, of_moving_picture, of_status, of_study, of_cpu_study, of_policies, of_wall_time, of_graphnet
+    for fact in (fact for teller in tellers for fact in teller()):
         assert fact in said, fact
         said = said.replace(fact, "")
     for name in NAMES:
