@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, constant_values
 from gensor_gym.cost.gpu.gpu import layout_kernel
@@ -24,8 +25,6 @@ from gensor_gym.operators.types import ITEM_BYTES, Operator
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 """Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
-LANES, ROW_BYTES = 16, 64
-"""Lanes of a row of sums in tile registers, and bytes of a row of the image there (`codegen.c.amx.tiling`)."""
 
 
 def gains(machine: Hardware) -> Collection[str]:
