@@ -20,7 +20,7 @@ from gensor_gym.networks.orders.choice import classes_of
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.operators.images import order_of
 from tests.networks import test_orders
-from tests.networks.test_networks_quantized import Network8
+from tests.networks.test_networks_quantized import Grid, Network8, layer
 from tests.networks.test_orders import Parts, conv, fault
 from tests.support.c_cases import machine
 
@@ -82,6 +82,14 @@ def test_whatever_is_chosen_results_stay() -> None:
     every = frozenset(one for uses in classes_of(old, TILES) if not uses.is_fixed for one in uses.members)
     assert not fault(ordered(old, TILES, every), old, x.double().numpy())
     assert not fault(ordered(old, TILES), old, x.double().numpy())
+
+
+def test_a_convolution_with_an_epilogue_keeps_its_orders() -> None:
+    module, inputs = layer(2)
+    module.out = Grid(1e-5, 300)
+    old = folded(from_torch(module, inputs))
+    (node,) = (node for _, node in old.graph.nodes if isinstance(node, Contract))
+    assert node.operator.epilogue and set(orders(ordered(old, TILES))) == {("nchw", "kcrs", "nchw")}
 
 
 def test_machines_and_types_without_tiles_keep_their_orders() -> None:

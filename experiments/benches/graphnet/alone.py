@@ -38,7 +38,7 @@ def alone(turn: Path) -> Iterator[None]:
 def resume(turn: Path) -> None:
     """Let all descendants of this process continue, unless one of its children is timing calls."""
     with turn.open("w") as file, contextlib.suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_NB | fcntl.LOCK_EX)
         _send(_descendants(_children(os.getpid())), signal.SIGCONT)
 
 

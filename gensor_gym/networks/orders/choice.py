@@ -181,10 +181,13 @@ def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
 
 
 def is_convolution(node: Node, machine: Hardware) -> bool:
-    """Return whether a node is a convolution without groups, of a type that may gain, with the default orders in memory."""
+    """Return whether a node is a convolution without groups, of a type that may gain, with the default orders in memory.
+
+    It has no epilogue. (Frontends give int8 convolutions one if a zero point is no number of int8.)
+    """
     if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in gains(machine):
         return False
-    return "groups" not in dict(node.operator.arguments) and not names_orders(node.operator)
+    return not (node.operator.epilogue or "groups" in dict(node.operator.arguments) or names_orders(node.operator))
 
 
 def is_over_pixels(node: Node) -> bool:
