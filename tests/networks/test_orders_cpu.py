@@ -110,7 +110,7 @@ def test_a_wrong_order_shows(wrong: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_compiled_networks_are_right(name: str) -> None:
-    """On tile registers, or on what stands in for them, beside float64."""
+    """Results are within the bounds of float64, in tile registers or in the plain C that replaces them."""
     module, x = given(name)
     old = folded(from_torch(module, (x,)))
     compiled = compile_module(module, (x,), hardware=TILES, backend="analytic", trials=1, reuse=False)

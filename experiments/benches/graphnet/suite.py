@@ -135,7 +135,7 @@ def _each(
     for side in sides:
         if ended.is_set():
             break
-        settings = {**asdict(how), "repository": commit, "limit_s": None}  # whoever was done in time is done in more time
+        settings = {**asdict(how), "repository": commit, "limit_s": None}  # a longer limit changes slow graphs only
         key = short_hash([PROTOCOL, name, side, settings, code_digest()])
         if done.rows.get(key, {}).get("limit_s", math.inf) < how.limit_s:
             done.drop({key})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.cost.cpu.groups import group_of
+from gensor_gym.cost.cpu.tiles import TASK
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import rows_of
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, SPATIAL_SLOTS, TILE
@@ -74,7 +75,7 @@ def groups_of_row(row, ints):  # noqa: ANN001, ANN201
     if taps != 1 or found == SPATIAL_SLOTS or ints[pixels + found] != 1 or ints[filters + found] != 1:
         return 0
     extent = ints[EXTENT + found]
-    cut = row[TILE + MAX_AXES + found] < extent or row[TILE + 2 * MAX_AXES + found] < extent
+    cut = row[TILE + MAX_AXES + found] < extent or row[TILE + TASK * MAX_AXES + found] < extent
     return 0 if cut or extent < FEWEST_TAPS or extent > ROWS else extent
 
 
