@@ -32,7 +32,6 @@ from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
 from agents.gensor.stores import store_seconds, stores_pixels
-from agents.gensor.tilings import filled_registers, fills_lines
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
@@ -41,6 +40,7 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
+from gensor_gym.networks.orders.tilings import filled_registers, fills_lines
 from gensor_gym.registry import check_known
 
 Form = Literal["ratio", "difference"]

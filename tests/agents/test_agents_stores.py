@@ -9,11 +9,11 @@ import pytest
 
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.gensor.stores import store_seconds, stores_of
-from agents.gensor.tilings import LEAST, filled_registers, fills_lines
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from gensor_gym.networks.orders.tilings import LEAST, filled_registers, fills_lines
 
 IMAGE = 'frozen conv2d(n=1, c=64, h=8, w=56, k=64, r=1, s=1, dtype="int8")'
 QUANTISED = f"{IMAGE}+dequantize+bias+quantize"

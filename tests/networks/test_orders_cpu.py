@@ -1,4 +1,4 @@
-"""Orders of images in networks for CPUs with tile registers (AMX): channels last, in bfloat16 and int8."""
+"""Orders of images in networks for CPUs: channels last in float32, and with tile registers (AMX) in bfloat16 and int8."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from agents.networks import compile_module
+from gensor_gym import operators
 from gensor_gym.dataflow.nodes import Contract, Transpose
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders import rewrite
 from gensor_gym.networks.orders.choice import classes_of
+from gensor_gym.networks.orders.machines import filled_seconds, layout_seconds, scattering_seconds, with_orders
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.operators.images import order_of
 from tests.networks import test_orders
@@ -44,7 +46,8 @@ class Residual(nn.Module):
 
 
 NETWORKS = {"residual": (Residual, torch.bfloat16, 36), "int8": (lambda: Network8(64), torch.float32, 12),
-            "parts": (Parts, torch.bfloat16, 36)}  # fmt: skip
+            "parts": (Parts, torch.bfloat16, 36), "float": (Residual, torch.float32, 36),
+            "float_parts": (Parts, torch.float32, 36)}  # fmt: skip
 
 
 def given(name: str) -> tuple[Any, Any]:
@@ -66,9 +69,14 @@ def orders(made: Network) -> list[tuple[str, str, str]]:
     return [(order_of(op, "image"), order_of(op, "weights"), order_of(op, "result")) for op in found]
 
 
+def possible(made: Network) -> frozenset[str]:
+    """All images that can have channels last."""
+    return frozenset(one for uses in classes_of(made, TILES) if not uses.is_fixed for one in uses.members)
+
+
 def test_chosen_orders_need_no_transposition_and_results_stay() -> None:
     """The first convolution reads the network's input, which has channels first, and so does not turn it."""
-    for name in ("residual", "int8"):
+    for name in ("residual", "int8", "float"):
         old, (_, x) = network(name), given(name)
         made = ordered(old, TILES)
         first, *others = orders(made)
@@ -77,10 +85,10 @@ def test_chosen_orders_need_no_transposition_and_results_stay() -> None:
         assert not fault(made, old, x.double().numpy())
 
 
-def test_whatever_is_chosen_results_stay() -> None:
-    old, (_, x) = network("parts"), given("parts")
-    every = frozenset(one for uses in classes_of(old, TILES) if not uses.is_fixed for one in uses.members)
-    assert not fault(ordered(old, TILES, every), old, x.double().numpy())
+@pytest.mark.parametrize("name", ["parts", "float_parts"])
+def test_whatever_is_chosen_results_stay(name: str) -> None:
+    old, (_, x) = network(name), given(name)
+    assert not fault(ordered(old, TILES, possible(old)), old, x.double().numpy())
     assert not fault(ordered(old, TILES), old, x.double().numpy())
 
 
@@ -92,29 +100,46 @@ def test_a_convolution_with_an_epilogue_keeps_its_orders() -> None:
     assert node.operator.epilogue and set(orders(ordered(old, TILES))) == {("nchw", "kcrs", "nchw")}
 
 
-def test_machines_and_types_without_tiles_keep_their_orders() -> None:
-    old, single = network("residual"), folded(from_torch(Residual().eval(), (torch.randn(2, 3, 36, 36),)))
-    assert ordered(old, PLAIN) is old and ordered(single, TILES) is single
+def test_types_without_tiles_and_broken_vectors_keep_their_orders() -> None:
+    """Convolutions in bfloat16 are fast in tile registers alone, those in float32 if channels are whole vectors."""
+    old, narrow = network("residual"), nn.Sequential(conv(3, 24), conv(24, 24), conv(24, 24))
+    broken = folded(from_torch(narrow.eval(), (torch.randn(2, 3, 36, 36),)))
+    assert ordered(old, PLAIN) is old and ordered(broken, PLAIN) is broken
+
+
+def test_an_order_costs_what_the_model_predicts() -> None:
+    """The seconds of both changes together are those between the best programs with channels first and with channels last."""
+    op = operators.conv2d(n=1, c=64, h=28, w=28, k=128, r=1, s=1)
+    last = with_orders(op, image="nhwc", result="nhwc")
+    saved = layout_seconds(with_orders(op, result="nhwc"), PLAIN) + scattering_seconds(with_orders(op, image="nhwc"), PLAIN)
+    image_first = layout_seconds(op, PLAIN) + scattering_seconds(op, PLAIN)
+    assert image_first == pytest.approx(filled_seconds(op, PLAIN) - filled_seconds(last, PLAIN)) and image_first > 0.0
+    assert layout_seconds(with_orders(op, image="nhwc"), PLAIN) == 0.0 < saved
+    one = operators.conv2d(n=1, c=64, h=1, w=1, k=128, r=1, s=1)
+    assert filled_seconds(one, PLAIN) == layout_seconds(one, PLAIN) == scattering_seconds(one, PLAIN) == 0.0
 
 
 @pytest.mark.parametrize("wrong", ["image", "result"])
-def test_a_wrong_order_shows(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_wrong_order_shows(dtype: torch.dtype, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain whose images have as many channels as rows and columns, so that shapes do not show it."""
-    module, x = test_orders.given("chain")
+    module, x = (one.to(dtype) for one in test_orders.given("chain"))
     old, right = folded(from_torch(module, (x,))), rewrite.with_orders
-    assert orders(ordered(old, TILES)) == [("nchw", "kcrs", "nhwc"), ("nhwc", "kcrs", "nchw")]
-    assert not fault(ordered(old, TILES), old, x.double().numpy())
+    every = possible(old)
+    assert orders(ordered(old, TILES, every)) == [("nhwc", "kcrs", "nhwc"), ("nhwc", "kcrs", "nchw")]
+    assert not fault(ordered(old, TILES, every), old, x.double().numpy())
     monkeypatch.setattr(rewrite, "with_orders", lambda op, **orders: right(op, **{**orders, wrong: "nchw"}))
-    assert fault(ordered(old, TILES), old, x.double().numpy())
+    assert fault(ordered(old, TILES, every), old, x.double().numpy())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_compiled_networks_are_right(name: str) -> None:
-    """Results are within the bounds of float64, in tile registers or in the plain C that replaces them."""
+    """Results are within the bounds of float64, in vectors, in tile registers, or in the plain C that replaces them."""
     module, x = given(name)
     old = folded(from_torch(module, (x,)))
     compiled = compile_module(module, (x,), hardware=TILES, backend="analytic", trials=1, reuse=False)
-    assert any("shapes_of_tiles" in kernel.source and 'image="nhwc"' in kernel.source for kernel in compiled.kernels)
+    last = [kernel.source for kernel in compiled.kernels if 'image="nhwc"' in kernel.source]
+    assert last and any("shapes_of_tiles" in source for source in last) == (not name.startswith("float"))
     with torch.no_grad():
         found = compiled(x).double().numpy()
     (expected,) = old.reference(x.double().numpy())

@@ -2,9 +2,8 @@
 
 The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
 *class*. A convolution reads and writes either order, so classes do not depend on each other, and each gets the order that costs
-less. With channels first, a convolution that reads a value lays it out before every call. With channels last, a kernel transposes
-the images that other operations compute or read. Both costs are predicted by the model. A kernel's own speed in either order is
-ignored.
+less. With channels first, convolutions that read or write a value take longer, for example to lay it out before every call. With
+channels last, a kernel transposes the images that other operations compute or read. Both costs are predicted by the model.
 """
 
 from __future__ import annotations
@@ -24,22 +23,13 @@ from gensor_gym.networks.orders.machines import (
     layout_seconds,
     scattering_seconds,
     turning_seconds,
+    with_orders,
 )
 from gensor_gym.operators.images import IMAGES, names_orders
-from gensor_gym.operators.text import parse
-from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
 IMAGE_AXES = (2, 3)
 """Axes of an image's rows and columns if channels are first."""
-
-
-def with_orders(op: Operator, **orders: str) -> Operator:
-    """Return an operator with other orders of its tensors in memory, such as `image="nhwc"` (see `operators.images`).
-
-    The operator must have no epilogue.
-    """
-    return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
 @dataclass

@@ -1,11 +1,13 @@
 """What machines gain from channels last: the convolutions that read images in that order, and seconds of layouts.
 
 On Hopper these are convolutions by wgmma, which also read the channels of weights innermost. On a CPU they are convolutions in
-tile registers (AMX), which pack weights in any case; the image of a convolution is then read in place, or copied line by line.
+float32, and those in tile registers (AMX). They pack weights in any case, and with channels last they store whole vectors of
+channels; tile registers then also read the image in place, or a copy of its lines.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -20,17 +22,27 @@ from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.orders.tilings import filled_registers
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
+from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import ITEM_BYTES, Operator
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 """Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
 
 
+def with_orders(op: Operator, **orders: str) -> Operator:
+    """Return an operator with other orders of its tensors in memory, such as `image="nhwc"` (see `operators.images`).
+
+    The operator must have no epilogue.
+    """
+    return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
+
+
 def gains(machine: Hardware) -> Collection[str]:
     """Return the data types of convolutions that may gain from channels last on a machine."""
     if machine.kind == "cpu":
-        return dict(machine.tensor_peak) if machine.lanes == LANES else ()
+        return "float32", *(dict(machine.tensor_peak) if machine.lanes == LANES else ())
     return HALVES if machine.arch == "sm_90" else ()
 
 
@@ -41,23 +53,33 @@ def in_place(machine: Hardware) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def is_fast(op: Operator, machine: Hardware) -> bool:
-    """Return whether the machine has programs of a convolution, in its orders, that use wgmma or tile registers."""
+    """Return whether the machine has programs of a convolution, in its orders, that gain from channels last.
+
+    They use wgmma, tile registers, or vectors of channels without a remainder.
+    """
     if machine.kind == "gpu":
         return 2 in tensor_core_choices(op, machine)
     outputs, channels = op.reads[1].view[:2]
-    whole = channels % (ROW_BYTES // ITEM_BYTES[op.dtype]) == 0 or order_of(op, "image") == IMAGES[0]
-    return op.dtype in gains(machine) and outputs % LANES == 0 and whole
+    whole = not _is_in_tiles(op) or channels % (ROW_BYTES // ITEM_BYTES[op.dtype]) == 0 or order_of(op, "image") == IMAGES[0]
+    return op.dtype in gains(machine) and outputs % machine.lanes == 0 and whole
+
+
+def _is_in_tiles(op: Operator) -> bool:
+    return op.dtype != "float32"
 
 
 @lru_cache(maxsize=1024)
 def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds that a fast convolution takes to lay out operands before it computes.
+    """Return the predicted seconds that a fast convolution takes more to read its image with channels first than last.
 
-    0 if it reads them in place.
+    A convolution by wgmma or in tile registers lays the image out before it computes, and takes 0 if it reads it in place.
     """
     if machine.kind == "cpu":
-        is_first = order_of(op, "image") == IMAGES[0]
-        return op.reads[0].tensor.size * _cycles(machine, PACK_BYTES) / machine.clock if is_first else 0.0
+        if order_of(op, "image") != IMAGES[0]:
+            return 0.0
+        if _is_in_tiles(op):
+            return op.reads[0].tensor.size * _cycles(machine, PACK_BYTES) / machine.clock
+        return filled_seconds(op, machine) - filled_seconds(with_orders(op, **LAST), machine)
     tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
     row[TENSOR_CORE] = 2
     return float(layout_kernel(row, tables.ints, tables.floats))
@@ -66,9 +88,25 @@ def layout_seconds(op: Operator, machine: Hardware) -> float:
 def scattering_seconds(op: Operator, machine: Hardware) -> float:
     """Return the predicted seconds that a fast convolution takes more to store its result with channels first than last.
 
-    0 on a GPU. On a CPU, an element is turned in registers, as in packing (our estimate).
+    0 on a GPU. After tile registers, an element is turned in registers, as in packing (our estimate).
     """
-    return op.output.size * _cycles(machine, PACK_BYTES) / machine.clock if machine.kind == "cpu" else 0.0
+    if machine.kind == "gpu":
+        return 0.0
+    if _is_in_tiles(op):
+        return op.output.size * _cycles(machine, PACK_BYTES) / machine.clock
+    read = with_orders(op, **LAST)
+    return filled_seconds(read, machine) - filled_seconds(with_orders(read, result=IMAGES[1]), machine)
+
+
+@lru_cache(maxsize=1024)
+def filled_seconds(op: Operator, machine: Hardware) -> float:
+    """Return the predicted seconds of the best program of `filled_registers` of a convolution with constant weights.
+
+    0 if there is none, as for an image of one pixel.
+    """
+    graph = ConstructionGraph(dataclasses.replace(op, frozen=True), machine, "extended")
+    rows = filled_registers(graph)
+    return float(graph.latencies(rows).min()) if len(rows) else 0.0
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:

@@ -23,9 +23,8 @@ from gensor_gym.networks.orders.choice import (
     makes_either,
     padded,
     reads_either,
-    with_orders,
 )
-from gensor_gym.networks.orders.machines import IN_ROWS, LAST, gains, is_fast
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, gains, is_fast, with_orders
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])

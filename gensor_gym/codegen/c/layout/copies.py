@@ -43,7 +43,7 @@ def packed(
     Constant weights are packed once for all calls, so their copy may have any size.
     """
     op, task = program.operator, tiles[2]
-    pixels = program.knob("convolution") == 1 and group >= 0 and access.coefficients[-1][group] == 1
+    pixels = program.knob("convolution") == 1 and access.coefficients[-1][op.reduce[0]] == 1
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, block)
         found = _copied(tiles[0][vector], whole, vector, group, access, name, block, pixels)

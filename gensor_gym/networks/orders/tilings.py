@@ -40,16 +40,17 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     channel, down, across = slots[op.channel_axis], SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     extents = dict(zip(slots, op.extents, strict=True))
     registers = IN_TILES if op.dtype in dict(machine.tensor_peak) else int(machine.memory[0].capacity) // (4 * machine.lanes)
+    sizes = {slot: _sizes(graph, slot) for slot in slots}
     widths = [vectors * machine.lanes for vectors in range(1, VECTORS + 1)]
     packed = int((op.dtype == "int8" and is_convolution(op)) or op.reads[0].is_padded(op.extents))
     found = []
-    for width, rows, columns in itertools.product(widths, _sizes(graph, down), _sizes(graph, across)):
+    for width, rows, columns in itertools.product(widths, sizes[down], sizes[across]):
         vectors, pixels = width // machine.lanes, rows * columns
-        if width not in _sizes(graph, channel) or not LEAST <= vectors * pixels <= registers - vectors - 1:
+        if width not in sizes[channel] or not LEAST <= vectors * pixels <= registers - vectors - 1:
             continue
         register = {channel: width, down: rows, across: columns}
         for tasks_channels, order in ((width, 0), (extents[channel], 0), (extents[channel], 1)):
-            task = {s: _whole(graph, s, tasks_channels if s == channel else n, register.get(s, 1)) for s, n in extents.items()}
+            task = {s: _whole(sizes[s], tasks_channels if s == channel else n, register.get(s, 1)) for s, n in extents.items()}
             inner = {s: task[s] if s >= SPATIAL_SLOTS else register.get(s, 1) for s in slots}
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}
@@ -77,7 +78,7 @@ def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:
     return [int(size) for size in graph.tables.sizes[starts[0] : starts[1]]]
 
 
-def _whole(graph: ConstructionGraph, slot: int, extent: int, step: int) -> int:
-    """Return the smallest tile size of an axis that is a multiple of `step` and at least `extent`, else the largest multiple."""
-    sizes = [size for size in _sizes(graph, slot) if size % step == 0]
-    return next((size for size in sizes if size >= extent), max(sizes, default=step))
+def _whole(sizes: list[int], extent: int, step: int) -> int:
+    """Return the smallest of `sizes` that is a multiple of `step` and at least `extent`, else the largest multiple."""
+    multiples = [size for size in sizes if size % step == 0]
+    return next((size for size in multiples if size >= extent), max(multiples, default=step))
