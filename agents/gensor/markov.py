@@ -30,6 +30,7 @@ from agents.core.ranking import (
 )
 from agents.core.workers import shared_out
 from agents.gensor import walk
+from agents.gensor.channels_last import has_channels_last, ranked_programs
 from agents.gensor.descents import descended
 from agents.gensor.stores import store_seconds, stores_pixels
 from gensor_gym.construction import ConstructionGraph
@@ -113,13 +114,24 @@ class Markov(Constructing):
             lines = (schedule for schedule in schedules if fills_lines(graph, schedule))
             return [*best_of_structures(schedules), *itertools.islice(lines, 1)]
 
+        if has_channels_last(graph):  # lanes are channels, so there is one structure
+            measure_rankings(self.construct, session, rng, 1)
+            return
         several = len(_kinds(graph)) > 1
         chosen = first if several and graph.operator.frozen else best_of_structures if several else None
         measure_rankings(self.construct, session, rng, self.per_register_tile, chosen)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
-        begin, before = time.perf_counter(), graph.evaluations
+        begin, before, visited = time.perf_counter(), graph.evaluations, 0
+        rows, seconds = ranked_programs(graph) if has_channels_last(graph) else (np.empty((0, ROW), np.int32), np.empty(0))
+        if not len(rows):
+            rows, seconds, visited = self._walked(graph, rng)
+        schedules, latencies = ranked(rows, seconds, graph)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    def _walked(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return programs [P, ROW] of walks and, in networks, of `filled_registers`, their seconds, and the states visited."""
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
         # Of networks alone, so that studies on single operators compare with the traverser that they began with.
@@ -129,9 +141,7 @@ class Markov(Constructing):
             if stores_pixels(graph):
                 more = descended(graph, *more, self.descents, self.steps, self._moves(graph))
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
-        schedules, latencies = ranked(rows, seconds + store_seconds(rows, graph), graph)
-        visited = sum(part[2] for part in parts)
-        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+        return rows, seconds + store_seconds(rows, graph), sum(part[2] for part in parts)
 
     def _part(
         self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator

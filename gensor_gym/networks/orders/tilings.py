@@ -9,12 +9,14 @@ Zen 4). Of SqueezeNet's convolutions of 13x13 and 27x27 pixels, in float32, thos
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule, make_row
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, slot_of
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, slot_of
 from gensor_gym.graph.tables.tables import SIZE_START
 from gensor_gym.operators.traits import is_convolution
 
@@ -55,8 +57,50 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}
             found.append(make_row(tiles, [1] * MAX_AXES, 2, knobs))
-    legal = [row for row in found if graph.is_legal(Schedule(row))]
+    return _legal(graph, found)
+
+
+def with_columns_of_taps(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Return programs like `rows` [P, ROW] whose register tiles contain all rows of a window, which are then unrolled."""
+    op, made = graph.operator, rows.copy()
+    made[:, TILE + slot_of(op.reduce[1], len(op.spatial))] = op.extents[op.reduce[1]]
+    return _legal(graph, list(made))
+
+
+def _legal(graph: ConstructionGraph, rows: list[np.ndarray]) -> np.ndarray:
+    legal = [row for row in rows if graph.is_legal(Schedule(row))]
     return np.array(legal, dtype=np.int32).reshape(len(legal), ROW)
+
+
+def in_blocks(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Return programs int32 [P, ROW] like `rows` of `filled_registers` whose reduction is cut into blocks of input channels.
+
+    A block's weights fit in two fifths of L1. Partial sums of one register tile's channels and of as many lines of pixels as
+    fit in half of L1 are stored between blocks. So weights are read once, one after another. Output channels stay in the outer
+    loop, because other programs jump from panel to panel.
+    """
+    op, machine = graph.operator, graph.hardware
+    slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
+    channel, down, inputs = slots[op.channel_axis], SPATIAL_SLOTS - 2, slots[op.reduce[0]]
+    taps, l1 = math.prod(op.extents[a] for a in op.reduce[1:]), next(x.capacity for x in machine.memory if x.name == "l1")
+    found = []
+    for row in rows:
+        register, task = (row[TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] for level in (0, 2))
+        parts = [size for size in _sizes(graph, inputs) if op.extents[op.reduce[0]] % size == 0]
+        depth = _below(parts, 1, 2 * l1 // (5 * 4 * taps * int(register[channel])))
+        line = 4 * int(register[channel]) * int(task[SPATIAL_SLOTS - 1])
+        lines = min(_below(_sizes(graph, down), int(register[down]), l1 // (2 * line)), int(task[down]))
+        if depth < op.extents[op.reduce[0]] and not row[KNOB + KNOB_INDEX["loop_order"]]:
+            made = row.copy()
+            inner = made[TILE + MAX_AXES : TILE + 2 * MAX_AXES]
+            inner[[down, SPATIAL_SLOTS - 1, inputs]] = lines, task[SPATIAL_SLOTS - 1], depth
+            found.append(made)
+    return _legal(graph, found)
+
+
+def _below(sizes: list[int], step: int, most: int) -> int:
+    """Return the largest multiple of `step` among `sizes` that is at most `most`, or `step`."""
+    return max((size for size in sizes if size % step == 0 and size <= most), default=step)
 
 
 def fills_lines(graph: ConstructionGraph, schedule: Schedule) -> bool:
