@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Scatter, Slice, Transpose
 
 Place = tuple[str, int]
 """An axis of a value: (name of the value, index of the axis)."""
@@ -46,6 +46,10 @@ class AxisClasses:
                     self._join_some(ids, name, list(range(self._rank(ids))))
                     for axis in range(1, self._rank(table)):
                         self._join((table, axis), (name, axis - 1 + self._rank(ids)))
+                case Scatter(source, ids):
+                    self._join_some(ids, source, list(range(self._rank(ids))))
+                    for axis in range(1, self._rank(name)):
+                        self._join((source, axis - 1 + self._rank(ids)), (name, axis))
                 case Reshape(source):
                     self._join_reshaped(source, name)
         for _, node in self.graph.nodes:
@@ -105,3 +109,19 @@ class AxisClasses:
         if [old[axis] for axis in kept] == [new[axis] for axis in made]:
             for one, other in zip(kept, made, strict=True):
                 self._join((source, one), (name, other))
+
+
+def merge(extents: list[int], steps: list[list[int]]) -> list[int]:
+    """Merge adjacent axes if every tensor steps through both like one axis.
+
+    Return the extents of the remaining axes. `steps` holds each tensor's strides and is changed in place.
+    """
+    extents, axis = list(extents), 0
+    while axis + 1 < len(extents):
+        if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):
+            extents[axis : axis + 2] = [extents[axis] * extents[axis + 1]]
+            for step in steps:
+                del step[axis]
+        else:
+            axis += 1
+    return extents

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Scatter, Slice, Transpose
 from gensor_gym.networks.dynamic.axes import (
     Axes,
     Axis,
@@ -32,7 +32,7 @@ from gensor_gym.networks.dynamic.padding import pad_of, softmax_pad
 from gensor_gym.networks.network import Network
 from gensor_gym.operators.loops import Access
 
-NEUTRAL = {"sum": 0.0, "max": -math.inf}
+NEUTRAL = {"sum": 0.0, "max": -math.inf, "prod": 1.0}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _zipped(what: str, small: Sequence[Any], big: Sequence[Any]) -> Iterator[tup
 
 _RULES = {
     Map: "_map", Reduce: "_reduce", Broadcast: "_broadcast", Transpose: "_transpose", Reshape: "_reshape", Slice: "_slice",
-    Gather: "_gather", Concat: "_concat", Pad: "_pad_node", Contract: "_contract",
+    Gather: "_gather", Scatter: "_scatter", Concat: "_concat", Pad: "_pad_node", Contract: "_contract",
 }  # fmt: skip
 """Class of a node -> method of `_Proof` that returns the axes of its value."""
 
@@ -263,6 +263,15 @@ class _Proof:
         if is_dynamic(table) and len(table) != 1:
             raise NotRestricted("rows of a table whose number is a product of changing sizes")
         return (*map(without_pads, self._of(other.ids)), *self._of(other.table)[1:])
+
+    def _scatter(self, name: str, node: Scatter, other: Scatter, small: Sequence[int], big: Sequence[int]) -> Axes:
+        if (node.body, node.start) != (other.body, other.start):
+            raise NotRestricted("how it joins rows changes with the sizes")
+        rank = len(self._of(other.ids))
+        for axis in range(rank):
+            if is_dynamic(self._known(other.source, axis)) or is_dynamic(self._known(other.ids, axis)):
+                self._need(name, 0, axis, NEUTRAL[other.body])
+        return (plain(small[0], big[0]), *map(without_pads, self._of(other.source)[rank:]))
 
     def _concat(self, name: str, node: Concat, other: Concat, small: Sequence[int], big: Sequence[int]) -> Axes:
         if node.axis != other.axis:
