@@ -22,7 +22,7 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Limit on the iterations of the loops, as a multiple of the largest value's elements, if a graph has several concatenations."""
+"""Most iterations of the loops, for each element of the largest value, of a graph with several outputs or concatenations."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
@@ -83,7 +83,7 @@ class Cell:
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Definition of the value: a load, an expression of other values, or a reduction of another value along the columns."""
+    """Definition of the value: a load, an expression of others, or a reduction of another along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
@@ -222,7 +222,7 @@ class _Builder:
         ids = [(cell, name, view.rows.ids) for cell, name, view in loads + stored if view.rows is not None]
         self._check_scatter([view for _, _, view in stored])
         extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored + ids])
-        self._check_joins(math.prod(extents))
+        self._check_repeats(math.prod(extents))
         accesses = [
             Access(view.tensor, view.offset, tuple(step[:-1]), step[-1])
             for (_, _, view), step in zip(loads + stored + ids, steps, strict=True)
@@ -237,11 +237,12 @@ class _Builder:
         written = ((cell, access) for (cell, _, _), access in zip(stored, placed[len(loads) :], strict=True))
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
-    def _check_joins(self, points: int) -> None:
-        joins = sum(isinstance(node, Concat) for node in self.nodes.values())
-        largest = max(value.size for value in self.graph.values.values())
-        if joins > 1 and points > MOST_REPEATS * largest:
-            raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
+    def _check_repeats(self, points: int) -> None:
+        joins, outputs = sum(isinstance(node, Concat) for node in self.nodes.values()), len(self.graph.returns)
+        most = MOST_REPEATS * max(value.size for value in self.graph.values.values())
+        if max(joins, outputs) > 1 and points > most:
+            what = f"{joins} joins and {outputs} outputs"
+            raise ValueError(f"{self.graph.name}: {what} go through {points} points, expected at most {most}, or one by itself")
 
     def _check_scatter(self, stored: list[View]) -> None:
         """Check that a nest whose rows are joined to those of a table stores nothing else, and has one pass."""
