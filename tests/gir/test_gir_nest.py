@@ -130,6 +130,10 @@ REFUSED = {
         ),
         "f: 5 axes of rows and 1 of columns that cannot be merged, expected at most 4 and 1",
     ),
+    "outputs of other axes": (
+        text_of("y = exp(x); u = exp(z)", "x: float32[6, 30], z: float32[1, 40]", "y, u"),
+        "f: 0 joins and 2 outputs go through 7200 points, expected at most 720, or one by itself",
+    ),
     "too many values": (
         text_of("; ".join(["v0 = exp(x)", *(f"v{i + 1} = exp(v{i})" for i in range(64))]), returned="v64"),
         "f: 66 values of one nest, expected at most 64",

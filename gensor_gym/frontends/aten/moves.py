@@ -75,7 +75,18 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
         return b.constant("none", np.empty((*b.shapes[x][:axis], 0, *b.shapes[x][axis + 1 :])))
     if step != 1:
         return _stepped(b, x, axis, first, last, step)
-    return x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice")
+    whole = _joined_at(b, x, axis, first, last)
+    return whole or (x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice"))
+
+
+def _joined_at(b: Builder, x: str, axis: int, first: int, last: int) -> str | None:
+    """Return the value that was joined to others to make the elements `first` to `last` - 1 of x along an axis, if there is one."""
+    node, start = b.made(x), 0
+    for one in node.sources if isinstance(node, Concat) and node.axis == axis else ():
+        if start == first and start + b.shapes[one][axis] == last:
+            return one
+        start += b.shapes[one][axis]
+    return None
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
