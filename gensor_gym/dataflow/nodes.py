@@ -247,9 +247,8 @@ class Scatter:
     def shape(self, source: Shape, ids: Shape) -> Shape:
         """Return the shape of the node's value; ValueError unless every id has a row, and for more than `MOST_ROWS` rows."""
         if not 0 < self.rows <= MOST_ROWS or source[: len(ids)] != ids:
-            raise ValueError(
-                f"rows {list(source)} for ids {list(ids)} of {self.rows} rows: expected one for each id, and 1 to {MOST_ROWS} rows"
-            )
+            expected = f"expected one for each id, and 1 to {MOST_ROWS} rows"
+            raise ValueError(f"rows {list(source)} for ids {list(ids)} of {self.rows} rows: {expected}")
         return (self.rows, *source[len(ids) :])
 
 

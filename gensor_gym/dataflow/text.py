@@ -318,8 +318,9 @@ Kind = tuple[Callable[[object], bool], str]
 _WHOLE: Kind = _is_whole, f"a whole number up to {MOST_ELEMENTS}"
 _LIST: Kind = _is_list, f"a list of at most {MOST_AXES} whole numbers"
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("axis", "start", "stop", "before", "after", "rows"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
-    **dict.fromkeys(("value", "first"), (_is_number, "a number")), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
+    **dict.fromkeys(("axis", "start", "stop", "before", "after", "rows"), _WHOLE),
+    **dict.fromkeys(("axes", "to", "order"), _LIST), **dict.fromkeys(("value", "first"), (_is_number, "a number")),
+    "operator": (lambda value: isinstance(value, str), "the text of an operator"),
 }  # fmt: skip
 """Keyword in the text of a graph -> (check of its value, the expected value in words)."""
 

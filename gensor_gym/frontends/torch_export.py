@@ -266,7 +266,7 @@ class Reader:
                 self.casts.pop(node.name, None)
                 self.numbers.update({node.name: node} if str(node.target).startswith(quantized.DEQUANTIZE) else {})
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
-            is_complex = any(one.is_complex() for each in (node, *node.all_input_nodes) for one in _tensors_of(each.meta.get("val")))
+            is_complex = any(one.is_complex() for at in (node, *node.all_input_nodes) for one in _tensors_of(at.meta.get("val")))
             rule = rule_of(str(node.target), is_complex)
             if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
                 raise ValueError("makes as many elements as numbers say: expected a shape that is the same at every call")
@@ -307,7 +307,7 @@ class Reader:
             if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
                 raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
         for one in _tensors_of(node.meta.get("val")):
-            if one.dtype not in (*_TYPES, torch.complex64) and node.name not in self.casts and str(node.target) not in quantized.RULES:
+            if not (one.dtype in _TYPES or one.is_complex() or node.name in self.casts or str(node.target) in quantized.RULES):
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(_TYPES.values())}")
         for read in node.all_input_nodes:
             if self.casts.get(read.name) and node.name not in self.casts:

@@ -19,10 +19,9 @@ from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Reduce, Reduction,
 from gensor_gym.gir.axes import AxisClasses, Place, merge
 from gensor_gym.gir.views import Rows, View, input_views, output_views
 
-MOST_ROW_AXES = 4
-MOST_CELLS = 64
-MOST_REPEATS = 4
-"""Most iterations of the loops, for each element of the largest value, of a graph with several outputs or concatenations."""
+MOST_ROW_AXES, MOST_CELLS = 4, 64
+MOST_REPEATS, FEW = 4, 1 << 14
+"""Most iterations of the loops for each element of the largest value, unless they are few. One concatenation may have more."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
@@ -209,6 +208,7 @@ class _Builder:
         self.classes = AxisClasses(graph)
         self.views = input_views(graph)
         self.writes = output_views(graph, self.views)
+        self._largest = max(self.writes, key=lambda one: graph.values[one[0]].size)
         self._check_classes()
         self.columns = self._column_classes()
         self.cells: dict[str, Cell] = {}
@@ -238,11 +238,10 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_repeats(self, points: int) -> None:
-        joins, outputs = sum(isinstance(node, Concat) for node in self.nodes.values()), len(self.graph.returns)
-        most = MOST_REPEATS * max(value.size for value in self.graph.values.values())
-        if max(joins, outputs) > 1 and points > most:
-            what = f"{joins} joins and {outputs} outputs"
-            raise ValueError(f"{self.graph.name}: {what} go through {points} points, expected at most {most}, or one by itself")
+        joins = sum(isinstance(node, Concat) for node in self.nodes.values())
+        most = max(MOST_REPEATS * max(value.size for value in self.graph.values.values()), FEW)
+        if (joins != 1 or len(self.graph.returns) > 1) and points > most:
+            raise ValueError(f"{self.graph.name}: loops go through {points} points, expected at most {most}, or a join by itself")
 
     def _check_scatter(self, stored: list[View]) -> None:
         """Check that a nest whose rows are joined to those of a table stores nothing else, and has one pass."""
@@ -304,7 +303,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """Choose the axis classes that become columns: the reduced axes, else the contiguous axis of the first output."""
+        """Choose the axis classes that become columns: the reduced axes, else the contiguous axis of the largest output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -315,7 +314,7 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: reductions over different axes, expected the same everywhere")
         if reduced:
             return next(iter(reduced.values()))
-        name, view = self.writes[0]
+        name, view = self._largest
         chosen = self._chosen_classes()
         steps = [step for step in zip(self.classes.of(name), view.strides, strict=True) if step[0] not in chosen]
         beside = [place for place, stride in steps if place and stride == 1]
@@ -333,8 +332,8 @@ class _Builder:
         return found
 
     def _row_classes(self) -> list[Place]:
-        """Return the axis classes that become rows: all except the columns, sorted by decreasing stride in the first output."""
-        name, view = self.writes[0]
+        """Return the axis classes that become rows: all except the columns, sorted by decreasing stride in the largest output."""
+        name, view = self._largest
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
         for made in (*(name for name in self.cells if name in self.graph.values), *(name for name, _ in self.writes)):

@@ -12,7 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Scatter, Slice, Transpose
+from gensor_gym.dataflow.nodes import (
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Scatter,
+    Slice,
+    Transpose,
+)
 
 Shape = tuple[int, ...]
 

@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "odd length": lambda x: fft.irfft(fft.rfft(x, dim=-2), n=5, dim=1) + fft.irfft(fft.rfft(x), n=3).sum(),
     "lengths": lambda x: fft.rfft(x).abs() + fft.rfft(x, norm="forward").imag * 2,
     "there and back": lambda x: fft.ifft2(fft.fft2(x) * (0.5 + 2j)).imag,
-    "powers": lambda x: (fft.fft(x, dim=0) * fft.fft(x, dim=0).conj()).real + torch.view_as_real(fft.fft(x) - fft.ifft(x)).sum(-1),
+    "powers": lambda x: (fft.fft(x, dim=0) * fft.fft(x, dim=0).conj()).real + torch.view_as_real(fft.fft(x) - x).sum(-1),
     "moved": lambda x: fft.fftshift(fft.fft(x), dim=1).transpose(1, 2)[:, 1:].reshape(-1).abs(),
     "added": lambda x: torch.view_as_real(fft.fft(x) + x * 2).sum(-1) - (x - fft.fft(x) * 3).imag,
     "of complex inputs": lambda x: fft.fft(torch.view_as_complex(x.reshape(2, 5, 3, 2)), norm="ortho").abs(),

@@ -12,6 +12,7 @@ from gensor_gym.codegen.runtime.c import load
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.text import text_of
 from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.emulator.emulator import emulate
 from gensor_gym.measure.records.verified import fault_of
 from tests.support.gir_gpu_cases import faults_of, kernel_of, random_kernel
@@ -75,12 +76,20 @@ def test_each_thread_owns_rows_and_ids_of_no_row_are_left_out() -> None:
         assert np.array_equal(np.asarray(emulate(kernel_of(graph, schedule), [x, ids])), expected)
 
 
+@pytest.mark.parametrize("field", ["rows", "loop", "streaming"])
+def test_rows_of_one_id_are_joined_one_after_the_other(field: str) -> None:
+    graph = graph_of(dataflow.parse(TEXTS["rows"]), hardware.get("host"))
+    assert not graph.is_legal(GirSchedule.parse(f"vector=4 {field}={1 if field == 'streaming' else 2}"))
+
+
 def test_cuda_of_random_schedules() -> None:
     rng = np.random.default_rng(0)
     assert faults_of([random_kernel(dataflow.parse(text), rng) for text in TEXTS.values()]) == {}
 
 
-@pytest.mark.parametrize(("more", "returns"), [("z = y + 1.0", "z"), ("z = x * 2.0", "y, z"), ("z = reduce_sum(x, axes=[1])", "y, z")])
+@pytest.mark.parametrize(("more", "returns"), [
+    ("z = y + 1.0", "z"), ("z = x * 2.0", "y, z"), ("z = reduce_sum(x, axes=[1])", "y, z"),
+])  # fmt: skip
 def test_a_scatter_ends_its_kernel(more: str, returns: str) -> None:
     text = TEXTS["rows"].replace("    return y", f"    {more}\n    return {returns}")
     with pytest.raises(ValueError, match="expected one by itself|needs a kernel of its own"):

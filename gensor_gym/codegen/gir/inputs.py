@@ -50,8 +50,8 @@ def is_other(nest: RowNest, access: Access | None) -> bool:
 def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
     """Return the C pointer to the row of a table that an id selects.
 
-    `ids` is the id's variable, `pointer` points to row 0. An id outside the table selects a row of NaN, or of 0 for integers; rows
-    of a scatter have checked ids.
+    `ids` is the id's variable, `pointer` points to row 0. An id outside the table selects a row of NaN, or of 0 for integers; ids
+    of a scatter have been checked.
     """
     assert access.chosen is not None
     if access.chosen.scatter is not None:

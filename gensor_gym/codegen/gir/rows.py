@@ -175,8 +175,9 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self.element.text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
-                    at, number_of = self._at(one.target, r), f"{self.names[one.cell]}_{r}"
-                    self.lines.add(when + put(self.nest, one.target, at, joined(self.nest, one.target, at, "", (1, None), number_of)))
+                    at = self._at(one.target, r)
+                    made = joined(self.nest, one.target, at, "", (1, None), f"{self.names[one.cell]}_{r}")
+                    self.lines.add(when + put(self.nest, one.target, at, made))
                 else:
                     part = one.sources[0][1]
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {taken(self.nest, part, self._at(part, r))};")

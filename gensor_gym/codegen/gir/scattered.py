@@ -1,7 +1,7 @@
 """C text of a kernel that joins the rows of a nest to the rows of a table that ids select.
 
-Each thread owns a range of the table's rows. It passes over all ids and computes the rows whose ids are in its range, one after the
-other. So threads never write to the same row, and the result does not depend on their number.
+Each thread owns a range of the table's rows. It passes over all ids and computes the rows whose ids are in its range, one after
+the other. So threads never write to the same row, and the result does not depend on their number.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def scatter_loop(nest: RowNest, access: Access, table: str, name: str) -> str:
 def joined(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, int | None], name: str) -> str:
     """Return the C text of what is stored for `name`: if a scatter stores it, joined to what is there.
 
-    `row` is the address at which the slice's row begins, `here` the column, and `shape` is (lanes, lanes that are stored or None).
+    `row` is the address at which the slice's row begins, `here` the column, `shape` is (lanes, lanes that are stored or None).
     """
     scatter = None if part.access is None or part.access.chosen is None else part.access.chosen.scatter
     if scatter is None:

@@ -80,7 +80,7 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 
 
 def _joined_at(b: Builder, x: str, axis: int, first: int, last: int) -> str | None:
-    """Return the value that was joined to others to make the elements `first` to `last` - 1 of x along an axis, if there is one."""
+    """Return the value that is the elements `first` to `last` - 1 of a join x along an axis; None if there is none."""
     node, start = b.made(x), 0
     for one in node.sources if isinstance(node, Concat) and node.axis == axis else ():
         if start == first and start + b.shapes[one][axis] == last:

@@ -7,15 +7,15 @@ which only those parts are computed that something reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gensor_gym.dataflow.nodes import Slice
+from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.products import linear
 from gensor_gym.frontends.builder import Builder, of
-from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.casts import MOVES
 from gensor_gym.frontends.covered import COMPLEX, TABLE, Rule
 
@@ -86,7 +86,8 @@ def _turned(b: Builder, x: Pair, axis: int, waves: tuple[np.ndarray, np.ndarray]
 
 @_covers("_fft_c2c.default", "_fft_r2c.default")
 def _fft(b: Builder, x: Pair | str, axes: Sequence[int], norm: int, option: bool) -> Pair:
-    """Transform along axes. `option`: of complex numbers, whether forward; of real ones, whether only half of the last axis is made."""
+    """Transform along axes. `option`: of complex numbers, whether forward; of real ones, whether half of the last axis is made.
+    """
     made, axes = _pair(x), [axis % len(b.shapes[_pair(x).real]) for axis in axes]
     shape = b.shapes[made.real]
     half, sign = isinstance(x, str) and option, 1 if isinstance(x, Pair) and not option else -1
@@ -157,21 +158,16 @@ def _mul(b: Builder, x: Pair | str | complex, y: Pair | str | complex) -> Pair:
         return Pair(b.call("multiply", x.real, by), None if x.imaginary is None else b.call("multiply", x.imaginary, by))
     if x.imaginary is None:
         return _mul(b, y, x)
-    (a, c), (d, e) = x, y
-    real = b.map(of("subtract", of("multiply", a, d), of("multiply", c, e)), "real")
-    return Pair(real, b.map(of("add", of("multiply", a, e), of("multiply", c, d)), "imaginary"))
+    real = b.map(of("subtract", of("multiply", x.real, y.real), of("multiply", x.imaginary, y.imaginary)), "real")
+    return Pair(real, b.map(of("add", of("multiply", x.real, y.imaginary), of("multiply", x.imaginary, y.real)), "imaginary"))
 
 
 def _sums(sign: str) -> Rule:
     def rule(b: Builder, x: Pair | str | complex, y: Pair | str | complex, alpha: float = 1) -> Pair:
         given = (constant(b, "number", np.asarray(one)) if isinstance(one, complex) else one for one in (x, y))
         (a, c), (d, e) = (one if isinstance(one, Pair) else (one, None) for one in given)
-        d, e = ((None if part is None else of("multiply", part, alpha)) for part in (d, e)) if alpha != 1 else (d, e)
-        real = b.call(sign, a, d)
-        if e is None or c is None:
-            imaginary = c if e is None else b.map(of("multiply", 1.0 if sign == "add" else -1.0, e), "imaginary")
-        else:
-            imaginary = b.call(sign, c, e)
+        real = b.call(sign, a, d if alpha == 1 else of("multiply", d, alpha))
+        imaginary = _sum(b, c, e if e is None or alpha == 1 else b.call("multiply", e, alpha), sign)
         return Pair(real, None if imaginary is None else b.repeat(imaginary, b.shapes[real]))
 
     return rule

@@ -67,7 +67,7 @@ def _joined(b: Builder, flat: str, ids: str, values: str | float, how: str, incl
         row = b.map(of("maximum", of("subtract", last, 1.0), 0.0), "row")
         given: str | float = b.add(Gather(values, row), "rows") if isinstance(values, str) else values
         return b.map(of("where", b.reshape(last, (rows, 1)), given, flat), "assigned")
-    values = b.dense(b.repeat(values, (number, b.shapes[flat][1])) if isinstance(values, str) else values)
+    values = b.dense(values if isinstance(values, str) else b.constant("value", np.full((number, b.shapes[flat][1]), values)))
     kind, own = {"amax": "max", "amin": "max", "prod": "prod"}.get(how, "sum"), -math.inf if how == "amin" else _IDENTITY[how]
     made = b.add(Scatter(b.turned(values) if how == "amin" else values, ids, rows, kind, own), how)  # type: ignore[arg-type]
     made = b.turned(made) if how == "amin" else made
@@ -110,11 +110,9 @@ def _along(
     places = b.transpose(b.repeat(lines, own), order)
     steps = {one: math.prod(shape[other] for other in rows[at + 1 :]) for at, one in enumerate(rows)}
     if len(rows) > 1:
-        others = sum(
-            (steps[one] * np.arange(extents[one]).reshape([-1 if other == one else 1 for other in order]) for one in rows if one != axis),
-            np.zeros([1] * len(shape), np.int64),
-        )
-        places = b.map(of("add", of("multiply", places, float(steps[axis])), b.constant("beside", others)), "places")
+        others = [steps[one] * np.arange(extents[one] if one != axis else 1) for one in rows]
+        beside = sum(np.ix_(*others)).reshape([*map(len, others), *[1] * (len(shape) - len(rows))])  # type: ignore[union-attr]
+        places = b.map(of("add", of("multiply", places, float(steps[axis])), b.constant("beside", beside)), "places")
     turned = b.transpose(x, order)
     flat = b.reshape(b.dense(turned) if not _is_zero(b, turned) else turned, (wide, -1))
     if isinstance(source, str):

@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Scatter, Slice, Transpose
+from gensor_gym.dataflow.nodes import (
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Scatter,
+    Slice,
+    Transpose,
+)
 from gensor_gym.networks.dynamic.axes import (
     Axes,
     Axis,
@@ -28,7 +41,7 @@ from gensor_gym.networks.dynamic.axes import (
     unified,
     without_pads,
 )  # fmt: skip
-from gensor_gym.networks.dynamic.padding import pad_of, softmax_pad
+from gensor_gym.networks.dynamic.padding import pad_of, softmax_pad, uniform
 from gensor_gym.networks.network import Network
 from gensor_gym.operators.loops import Access
 
@@ -120,7 +133,7 @@ class _Proof:
             one, other = self.small.constants[given.name], self.big.constants[name]
             part = other[tuple(map(slice, given.shape))]
             if _is_same(one, part) or np.array_equal(one, part, equal_nan=one.dtype.kind == "f"):
-                pads = [_uniform(other, given.shape, axis) if n != most else None for axis, (n, most) in enumerate(pairs)]
+                pads = [uniform(other, given.shape, axis) if n != most else None for axis, (n, most) in enumerate(pairs)]
             else:
                 self.found.constants[name], pads = one, [None] * len(pairs)
         self.found.axes[name] = tuple(plain(*pair, pad) for pair, pad in zip(pairs, pads, strict=True))
@@ -355,15 +368,6 @@ def _numbers(one: Expression, other: Expression, names: Mapping[str, str]) -> It
 def _is_same(one: np.ndarray, part: np.ndarray) -> bool:
     """Return whether two arrays are the same memory, which need not be compared."""
     return one.shape == part.shape and one.strides == part.strides and one.ctypes.data == part.ctypes.data
-
-
-def _uniform(array: np.ndarray, shape: Sequence[int], axis: int) -> float | None:
-    """Return the number that a constant has beyond `shape` along an axis, None if there are several."""
-    part = array[tuple(slice(extent) if place != axis else slice(extent, None) for place, extent in enumerate(shape))]
-    if not part.size or part.dtype.kind not in "fib":
-        return None
-    first = part.flat[0]
-    return float(first) if bool((part == first).all()) else None
 
 
 def _are_alike(one: Any, other: Any) -> bool:

@@ -18,7 +18,6 @@ from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.nest import Access
 
-
 START, STARTERS = "_start", 256
 """End of the name of the launch that sets a scatter's table to its first numbers, and threads of its blocks."""
 
