@@ -86,7 +86,7 @@ def _turned(b: Builder, x: Pair, axis: int, waves: tuple[np.ndarray, np.ndarray]
 
 @_covers("_fft_c2c.default", "_fft_r2c.default")
 def _fft(b: Builder, x: Pair | str, axes: Sequence[int], norm: int, option: bool) -> Pair:
-    """Transform along axes. `option`: of complex numbers, whether forward; of real ones, whether only half of the last is made."""
+    """Transform along axes. `option`: of complex numbers, whether forward; of real ones, whether the last axis is halved."""
     made, axes = _pair(x), [axis % len(b.shapes[_pair(x).real]) for axis in axes]
     shape = b.shapes[made.real]
     half, sign = isinstance(x, str) and option, 1 if isinstance(x, Pair) and not option else -1
