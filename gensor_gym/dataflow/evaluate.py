@@ -155,7 +155,7 @@ def _scatter(node: Scatter, known: Mapping[str, Bounded]) -> Bounded:
 
 
 def _multiplied(node: Scatter, given: Bounded, places: np.ndarray) -> Bounded:
-    """Multiply rows of one id one after the other: a product of some may leave float32's range."""
+    """Multiply rows of one id in order, because a product of some may leave float32's range."""
     made = exact(np.full((node.rows, *given.value.shape[1:]), node.start))
     left = np.flatnonzero((places >= 0) & (places < node.rows))
     while len(left):

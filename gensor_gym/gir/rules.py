@@ -103,7 +103,7 @@ class GirRules:
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
         tiled = (tile == 1) | (tile // 2 * vector < nest.columns)
-        most_rows = nest.rows if nest.scattered is None else 1  # rows of one id are joined one after the other
+        most_rows = nest.rows if nest.scattered is None else 1  # rows of one id are joined in order
         return (
             wide & tiled & (rows <= most_rows) & (rows * tile <= MOST_VECTORS)
             & ((loop == 1) | (nest.scattered is None) & (GirSchedule.next_below("loop", loop) < steps))

@@ -1,7 +1,7 @@
 """C text of a kernel that joins the rows of a nest to the rows of a table that ids select.
 
-Each thread owns a range of the table's rows. It passes over all ids and computes the rows whose ids are in its range, one after
-the other. So threads never write to the same row, and the result does not depend on their number.
+Each thread owns a range of the table's rows. It passes over all ids and computes the rows whose ids are in its range, in order.
+So threads never write to the same row, and the result does not depend on their number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def scatter_loop(nest: RowNest, access: Access, table: str, name: str) -> str:
 
 
 def joined(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, int | None], name: str) -> str:
-    """Return the C text of what is stored for `name`: if a scatter stores it, joined to what is there.
+    """Return the C text of what is stored for `name`: if a scatter stores it, joined to the element in memory.
 
     `row` is the address at which the slice's row begins, `here` the column, `shape` is (lanes, lanes that are stored or None).
     """

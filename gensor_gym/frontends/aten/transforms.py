@@ -20,7 +20,7 @@ from gensor_gym.frontends.casts import MOVES
 from gensor_gym.frontends.covered import COMPLEX, TABLE, Rule
 
 MOST_LENGTH = 1 << 12
-"""Longest transform, because its work grows with the square of the length, and its matrices have so many elements."""
+"""Longest transform, because its work and its matrices grow with the square of the length."""
 
 
 class Pair(NamedTuple):

@@ -71,7 +71,7 @@ class BlockPrinter:
     def _turns(self, out: Writer) -> str:
         """Return the head of a block's loop over its steps of rows.
 
-        A scatter's goes through all rows, of which each team computes those whose ids are of its rows of the table.
+        A scatter's loop goes through all rows. A team computes those whose ids select its rows of the table.
         """
         if self.nest.scattered is None:
             return f"for (int turn = 0; turn < {self.shape.turns}; ++turn)"
