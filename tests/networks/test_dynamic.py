@@ -151,7 +151,8 @@ class Messages(torch.nn.Module):
         sent, to = x.index_select(0, edges[0]) + 1, edges[1]
         wide = to.view(-1, 1).expand_as(sent)
         most = torch.zeros_like(x).scatter_reduce(0, wide, sent, "amax", include_self=False)
-        return torch.zeros_like(x).scatter_add(0, wide, sent) * most + x.new_zeros(x.shape[0]).index_add(0, to, sent[:, 0])[:, None]
+        first = x.new_zeros(x.shape[0]).index_add(0, to, sent[:, 0])
+        return torch.zeros_like(x).scatter_add(0, wide, sent) * most + first[:, None]
 
 
 def test_graphs_may_have_fewer_nodes_and_edges() -> None:

@@ -103,7 +103,7 @@ def test_a_join_is_an_output_and_is_exported(tmp_path: Path) -> None:
         (lambda x: x[:, :, :, ::2] * x[:, :, :, 1::2].sigmoid(), 2),
         (lambda x: torch.cat([x[:, 1:], x[:, :1]], 1), 1),
         (lambda x: (y := (x * 2)[:, :, :, :8], y + 1), 3),
-        (lambda x: functional.conv_transpose2d(x, torch.ones(4, 3, 3, 3), None, 2, 1, 1), 8),
+        (lambda x: functional.conv_transpose2d(x, torch.ones(4, 3, 3, 3), None, 2, 1, 1), 9),
     ],
     ids=["patches", "maps", "gated", "rolled", "read twice", "phases of a transposed convolution"],
 )

@@ -75,18 +75,7 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
         return b.constant("none", np.empty((*b.shapes[x][:axis], 0, *b.shapes[x][axis + 1 :])))
     if step != 1:
         return _stepped(b, x, axis, first, last, step)
-    whole = _joined_at(b, x, axis, first, last)
-    return whole or (x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice"))
-
-
-def _joined_at(b: Builder, x: str, axis: int, first: int, last: int) -> str | None:
-    """Return the value that is the elements `first` to `last` - 1 of a join x along an axis; None if there is none."""
-    node, start = b.made(x), 0
-    for one in node.sources if isinstance(node, Concat) and node.axis == axis else ():
-        if start == first and start + b.shapes[one][axis] == last:
-            return one
-        start += b.shapes[one][axis]
-    return None
+    return x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice")
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
@@ -109,7 +98,10 @@ def select(b: Builder, x: str, axis: int, place: int) -> str:
     """Take the elements of x at index `place` of an axis, without that axis. Return the result's name."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
-    return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
+    node = b.made(x)
+    is_stack = isinstance(node, Concat) and node.axis == axis and len(node.sources) == shape[axis]
+    part = node.sources[place] if is_stack else _slice(b, x, axis, place, place + 1)  # type: ignore[union-attr]
+    return b.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
 @_covers("split.Tensor")
