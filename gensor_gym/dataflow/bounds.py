@@ -123,6 +123,20 @@ def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 
+def joined_rows(function: np.ufunc, array: np.ndarray, ids: np.ndarray, rows: int, start: float) -> np.ndarray:
+    """Join the rows of an array [n, ..] that have one id, by a function such as `np.add`, for each id below `rows`.
+
+    The result [rows, ..] begins with `start`. Rows with other ids are left out.
+    """
+    inside = np.flatnonzero((ids >= 0) & (ids < rows))
+    order = inside[np.argsort(ids[inside], kind="stable")]
+    found, first = np.unique(ids[order].astype(np.int64), return_index=True)
+    made = np.full((rows, *array.shape[1:]), start, array.dtype)
+    if len(found):
+        made[found] = function(made[found], function.reduceat(array[order], first, axis=0))
+    return made
+
+
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
     """Apply a non-decreasing function to values. The error is the larger error at the two ends of each value's interval."""
     value = rising(found.value)

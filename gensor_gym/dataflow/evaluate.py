@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, stored, summed
-from gensor_gym.dataflow.expressions import bounded
+from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, joined_rows, largest, rounded, stored, summed
+from gensor_gym.dataflow.expressions import Call, Operand, bounded
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import (
     HALVES,
@@ -21,10 +21,11 @@ from gensor_gym.dataflow.nodes import (
     Pad,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     Transpose,
 )  # fmt: skip
-from gensor_gym.dataflow.whole import computed_node
+from gensor_gym.dataflow.whole import JOINED, computed_node
 from gensor_gym.operators.inputs import decode
 
 UNIT = {"float32": 2.0**-24}
@@ -128,6 +129,47 @@ def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
     return Bounded(value, np.where(inside[apart], error, 0.0))
 
 
+def _scatter(node: Scatter, known: Mapping[str, Bounded]) -> Bounded:
+    """Join rows in any order. If an id is uncertain, its row may be joined anywhere, so all errors are infinite."""
+    ids, source = known[node.ids], known[node.source]
+    count, rest = int(np.size(ids.value)), np.shape(source.value)[np.ndim(ids.value) :]
+    places = np.where(np.isnan(ids.value), -1.0, ids.value).reshape(count)
+    given = Bounded(np.reshape(source.value, (count, *rest)), np.reshape(source.error, (count, *rest)))
+    if np.any(ids.error >= 0.5):
+        value = joined_rows(JOINED[node.body], given.value, places, node.rows, node.start)
+        return Bounded(value, np.full(value.shape, np.inf))
+    if node.body == "max":
+        return enclosed(lambda array: joined_rows(np.maximum, array, places, node.rows, node.start), given)
+    if node.body == "prod":
+        return _multiplied(node, given, places)
+    with np.errstate(all="ignore"):
+        value, error = (joined_rows(np.add, array, places, node.rows, first) for array, first in zip(
+            (given.value, given.error), (node.start, 0.0), strict=True))  # fmt: skip
+        size = joined_rows(np.add, np.abs(given.value) + given.error, places, node.rows, abs(node.start))
+        terms = joined_rows(np.add, np.ones(count), places, node.rows, 0.0).reshape(-1, *[1] * len(rest))
+        own = gamma(int(terms.max()), UNIT["float32"]) * size + terms * UNDERFLOW
+        own = np.where((terms == 0) | ((terms == 1) & (node.start == 0.0)), 0.0, own)
+        if not np.any(given.error) and np.array_equal(np.rint(given.value), given.value) and node.start == round(node.start):
+            own = np.where(size * UNIT["float32"] <= 1.0, 0.0, own)
+    return rounded(Bounded(value, error + own), UNIT["float32"], 0)
+
+
+def _multiplied(node: Scatter, given: Bounded, places: np.ndarray) -> Bounded:
+    """Multiply rows of one id in order, because a product of some may leave float32's range."""
+    made = exact(np.full((node.rows, *given.value.shape[1:]), node.start))
+    left = np.flatnonzero((places >= 0) & (places < node.rows))
+    while len(left):
+        chosen, first = np.unique(places[left].astype(np.int64), return_index=True)
+        parts = {"a": made, "b": given}
+        taken = {name: Bounded(one.value[at], one.error[at]) for (name, one), at in zip(
+            parts.items(), (chosen, left[first]), strict=True)}  # fmt: skip
+        product = bounded(Call("multiply", (Operand("a"), Operand("b"))), taken, UNIT["float32"])
+        value, error = made.value.copy(), np.array(made.error)
+        value[chosen], error[chosen] = product.value, product.error
+        made, left = Bounded(value, error), np.delete(left, first)
+    return made
+
+
 def _concat(node: Concat, known: Mapping[str, Bounded]) -> Bounded:
     sources = [known[name] for name in node.sources]
     values, errors = [source.value for source in sources], [source.error for source in sources]
@@ -141,7 +183,7 @@ def _pad(node: Pad, known: Mapping[str, Bounded]) -> Bounded:
 
 
 _EVALUATE: dict[type, Callable[[Any, Mapping[str, Bounded]], Bounded]] = {
-    Map: _map, Reduce: _reduce, Contract: _contract, Gather: _gather, Concat: _concat, Pad: _pad,
+    Map: _map, Reduce: _reduce, Contract: _contract, Gather: _gather, Scatter: _scatter, Concat: _concat, Pad: _pad,
     Broadcast: _moves(_broadcast),
     Transpose: _moves(lambda node, array: np.transpose(array, node.order)),
     Reshape: _moves(lambda node, array: np.reshape(array, node.to)),

@@ -22,6 +22,7 @@ from gensor_gym.dataflow.nodes import (
     Pad,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     Transpose,
     Triangle,
@@ -167,15 +168,15 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of each input that contains row indices -> number of rows of the smallest table that it indexes."""
+        """Name of each input that contains row indices -> number of rows of the smallest table that it reads or writes."""
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
-            if isinstance(node, Gather):
+            if isinstance(node, Gather | Scatter):
                 ids = node.ids
                 while isinstance(view := made.get(ids), Broadcast | Reshape | Slice | Transpose):
                     ids = view.source
                 if ids not in made:
-                    rows = self.values[node.table].shape[0]
+                    rows = node.rows if isinstance(node, Scatter) else self.values[node.table].shape[0]
                     found[ids] = min(found.get(ids, rows), rows)
         return found
 
@@ -243,7 +244,7 @@ class Dataflow:
     def _flops(self, name: str, node: Node) -> int:
         if isinstance(node, Map):
             return operations(node.expression) * self.values[name].size
-        if isinstance(node, Reduce):
+        if isinstance(node, Reduce | Scatter):
             return self.values[node.source].size
         return node.operator.flops if isinstance(node, Contract) else 0
 

@@ -19,6 +19,8 @@ Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
 """Largest number of rows of a table, because computed row indices are float32."""
 Reduction = Literal["sum", "max"]
+Joining = Literal["sum", "max", "prod"]
+"""How `Scatter` joins the rows of one id."""
 HALVES = ("bfloat16", "float16")
 """Floating-point types of 16 bits. Kernels convert them to float32, compute, and round the values that they store."""
 STORED = (*HALVES, "int8")
@@ -220,6 +222,37 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """Node that joins rows of its source to the rows of a table that ids select: the inverse of `Gather`.
+
+    Element (r, j..) is `start`, joined with every `source[i.., j..]` whose id is r, in the order of i. An id outside the table
+    joins nothing.
+    """
+
+    source: str
+    ids: str
+    rows: int
+    body: Joining
+    start: float
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values that the node reads."""
+        return (self.source, self.ids)
+
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """Return the node with other inputs. `names` maps each old name to the new name."""
+        return dataclasses.replace(self, source=names[self.source], ids=names[self.ids])
+
+    def shape(self, source: Shape, ids: Shape) -> Shape:
+        """Return the shape of the node's value; ValueError unless every id has a row, and for more than `MOST_ROWS` rows."""
+        if not 0 < self.rows <= MOST_ROWS or source[: len(ids)] != ids:
+            expected = f"expected one for each id, and 1 to {MOST_ROWS} rows"
+            raise ValueError(f"rows {list(source)} for ids {list(ids)} of {self.rows} rows: {expected}")
+        return (self.rows, *source[len(ids) :])
+
+
+@dataclass(frozen=True)
 class Concat:
     """Node that joins values along an axis."""
 
@@ -300,7 +333,7 @@ class Contract:
         return self.operator.output.shape
 
 
-Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Gather | Concat | Pad | Contract
+Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Gather | Scatter | Concat | Pad | Contract
 
 
 def _check_axis(axis: int, given: Shape) -> None:

@@ -16,6 +16,7 @@ diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -
 from __future__ import annotations
 
 import ast
+import math
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ from gensor_gym.dataflow.nodes import (
     Pad,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     Transpose,
     Triangle,
@@ -61,6 +63,10 @@ _NODES: dict[str, Callable[..., Node]] = {
     "reshape": lambda source, to: Reshape(source, tuple(to)),
     "slice": lambda source, axis, start, stop: Slice(source, axis, start, stop),
     "gather": lambda table, ids: Gather(table, ids),
+    **{
+        f"scatter_{body}": lambda source, ids, rows, first=first, body=body: Scatter(source, ids, rows, body, float(first))
+        for body, first in (("sum", 0.0), ("max", -math.inf), ("prod", 1.0))
+    },
     "concat": lambda *sources, axis: Concat(sources, axis),
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
@@ -126,6 +132,8 @@ def _text_of_node(node: Node) -> str:
             return f"slice({sources}, axis={axis}, start={start}, stop={stop})"
         case Gather():
             return f"gather({sources})"
+        case Scatter(_, _, rows, body, start):
+            return f"scatter_{body}({sources}, rows={rows}, first={Constant(start)})"
         case Concat(_, axis):
             return f"concat({sources}, axis={axis})"
         case Pad(_, axis, before, after, value):
@@ -310,8 +318,9 @@ Kind = tuple[Callable[[object], bool], str]
 _WHOLE: Kind = _is_whole, f"a whole number up to {MOST_ELEMENTS}"
 _LIST: Kind = _is_list, f"a list of at most {MOST_AXES} whole numbers"
 _KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("axis", "start", "stop", "before", "after"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
-    "value": (_is_number, "a number"), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
+    **dict.fromkeys(("axis", "start", "stop", "before", "after", "rows"), _WHOLE),
+    **dict.fromkeys(("axes", "to", "order"), _LIST), **dict.fromkeys(("value", "first"), (_is_number, "a number")),
+    "operator": (lambda value: isinstance(value, str), "the text of an operator"),
 }  # fmt: skip
 """Keyword in the text of a graph -> (check of its value, the expected value in words)."""
 

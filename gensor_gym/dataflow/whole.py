@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.bounds import joined_rows
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, walk
-from gensor_gym.dataflow.nodes import Concat, Gather, Map, Node, Pad, Reduce, Slice, Transpose
+from gensor_gym.dataflow.nodes import Concat, Gather, Map, Node, Pad, Reduce, Scatter, Slice, Transpose
 
 Array = np.ndarray
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -36,6 +37,8 @@ WHOLE: Mapping[str, Callable[..., Any]] = {
     "where": lambda condition, a, b: np.where(condition != 0, a, b), "bits_and": np.bitwise_and,
 }  # fmt: skip
 """Name of a scalar function -> its function of int64 arrays. Functions that are missing have no integer form."""
+JOINED: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "prod": np.multiply}
+"""How `Scatter` joins rows -> function of two numbers."""
 
 
 def is_computable(node: Node) -> bool:
@@ -46,7 +49,9 @@ def is_computable(node: Node) -> bool:
     """
     if isinstance(node, Map):
         return all(_is_whole(part) for part in walk(node.expression))
-    return isinstance(node, Reduce | Slice | Transpose | Concat | Gather) or (isinstance(node, Pad) and _is_number(node.value))
+    if isinstance(node, Pad | Scatter):
+        return _is_number(node.value if isinstance(node, Pad) else node.start)
+    return isinstance(node, Reduce | Slice | Transpose | Concat | Gather)
 
 
 def _is_whole(part: Expression) -> bool:
@@ -109,4 +114,7 @@ def computed_node(node: Node, known: Mapping[str, Array]) -> Array:
             rows, places = given[table], given[ids]
             inside = (places >= 0) & (places < len(rows))
             return np.where(inside[(...,) + (None,) * (np.ndim(rows) - 1)], rows[np.where(inside, places, 0)], 0)
+        case Scatter(source, ids, rows, body, start):
+            flat = given[source].reshape(-1, *given[source].shape[np.ndim(given[ids]) :])
+            return joined_rows(JOINED[body], flat, np.ravel(given[ids]), rows, whole_number(start))
     raise ValueError(f"a {type(node).__name__.lower()} has no integer form")

@@ -26,6 +26,7 @@ from gensor_gym.dataflow.nodes import (
     Pad,
     Reduce,
     Reshape,
+    Scatter,
     Shape,
     Slice,
     Transpose,
@@ -232,7 +233,7 @@ class Builder:
                 moved = {self.half_of(one) for one in node.sources}
                 self._joined[name] = moved.pop() if len(moved) == 1 else ""
             return self._joined[name]
-        dtype = self.given_as(name) if node is None else node.operator.dtype
+        dtype = self.given_as(name) if node is None else "" if isinstance(node, Scatter) else node.operator.dtype
         return dtype if dtype in HALVES else ""
 
     def halved(self, name: str, half: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 CAST = "aten._to_copy.default"
 """Name of ATen's operation that casts a tensor."""
-_MOVES = {
+MOVES = {
     f"aten.{name}"
     for name in (
         "alias.default", "clone.default", "contiguous.default", "detach.default", "expand.default", "flatten.using_ints",
@@ -41,6 +41,6 @@ def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]
                 found[node.name] = ()
             elif before or now not in computed:
                 found[node.name] = (*(before or (() if was == "float32" else (was,))), now)
-        elif before and str(node.target) in _MOVES:
+        elif before and str(node.target) in MOVES:
             found[node.name] = before
     return found

@@ -8,6 +8,14 @@ from typing import Any
 Rule = Callable[..., Any]
 TABLE: dict[str, Rule] = {}
 """Name of an operation of ATen, such as `aten.relu.default` -> its rule."""
+COMPLEX: dict[str, Rule] = {}
+"""The same for operations that read or make complex numbers (`aten.transforms`)."""
+
+
+def rule_of(target: str, is_complex: bool) -> Rule | None:
+    """Return the rule of an operation, also for its form that copies what is a view elsewhere; None if there is none."""
+    table = COMPLEX if is_complex else TABLE
+    return table.get(target) or table.get(target.replace("_copy.", ".", 1))
 
 
 def covers(*names: str) -> Callable[[Rule], Rule]:

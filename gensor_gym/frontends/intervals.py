@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Concat, Contract, Gather, Map, Node, Pad, Reduce
+from gensor_gym.dataflow.nodes import Concat, Contract, Gather, Map, Node, Pad, Reduce, Scatter
 
 Interval = tuple[float, float]
 ANY: Interval = (-math.inf, math.inf)
@@ -31,11 +31,26 @@ def of_node(graph: Dataflow, node: Node, known: Mapping[str, Interval]) -> tuple
         shape = graph.values[node.inputs[0]].shape
         count = math.prod(shape[axis] for axis in node.axes) if isinstance(node, Reduce) else _terms(node)
         return (min(count * least, least), max(count * most, most)), count * _most((least, most))
+    if isinstance(node, Scatter):
+        return _joined(node, known[node.source], math.prod(graph.values[node.ids].shape))
     if isinstance(node, Gather):
         return known[node.table], _most(known[node.table])
     parts = [known[name] for name in node.inputs] + ([(node.value, node.value)] if isinstance(node, Pad) else [])
     assert len(parts) == 1 or isinstance(node, Concat | Pad)
     return _hull(*parts), _most(_hull(*parts))
+
+
+def _joined(node: Scatter, one: Interval, count: int) -> tuple[Interval, float]:
+    """Bound the elements of a scatter of `count` rows whose elements are in the interval `one`."""
+    first = (node.start, node.start)
+    if node.body == "max":
+        return _hull(first, one), _most(one) if math.isinf(node.start) else _most(_hull(first, one))
+    if node.body == "sum":
+        found = (node.start + min(count * one[0], 0.0), node.start + max(count * one[1], 0.0))
+        return found, abs(node.start) + count * _most(one)
+    most = max(_most(one), 1.0)
+    most = abs(node.start) * (most**count if most == 1.0 or count * math.log2(most) < 1000 else math.inf)
+    return (-most, most), most
 
 
 def _terms(node: Contract) -> int:

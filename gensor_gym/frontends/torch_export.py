@@ -16,11 +16,11 @@ from torch.fx.node import map_arg
 
 from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import DTYPES, HALVES
-from gensor_gym.frontends.aten import quantized  # and all other rules, which fill the table
+from gensor_gym.frontends.aten import quantized, transforms  # and all other rules, which fill the table
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.constants import as_array, constant_output
-from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.covered import TABLE, rule_of
 from gensor_gym.frontends.decomposed import DECOMPOSITIONS, in_place_of_torchs
 from gensor_gym.frontends.forms import FIXED, Examples, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.objects import Maker, with_opened_results
@@ -151,7 +151,7 @@ class Reader:
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
         """Name of a node of torch's graph that was read -> the name of its value, its constant tensor, or a list of these."""
-        self.casts = casts_of(program.graph, _TYPES.values())
+        self.casts = casts_of(program.graph, (*_TYPES.values(), "complex64"))
         """Name of a node of torch's graph -> its casts to data types that kernels do not compute (`casts_of`)."""
         self.numbers: dict[str, torch.fx.Node] = {}
         """Name of a node that dequantises a constant -> that node."""
@@ -209,8 +209,8 @@ class Reader:
 
     def _output(self, place: int, result: Any) -> str:
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
-        if not isinstance(value, torch.Tensor):
-            raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
+        if not isinstance(value, torch.Tensor) or value.is_complex():
+            raise Unsupported(f"output {place} is {_said(value)}: expected a tensor of real numbers")
         if isinstance(result, torch.fx.Node) and str(result.target) in quantized.RULES and value.dtype != torch.float32:
             raise Unsupported(f"output {place} is of {value.dtype}: expected what dequantize_per_tensor makes of it")
         made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
@@ -266,11 +266,12 @@ class Reader:
                 self.casts.pop(node.name, None)
                 self.numbers.update({node.name: node} if str(node.target).startswith(quantized.DEQUANTIZE) else {})
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
-            rule = TABLE.get(str(node.target)) or TABLE.get(str(node.target).replace("_copy.", ".", 1))
+            is_complex = any(one.is_complex() for at in (node, *node.all_input_nodes) for one in _tensors_of(at.meta.get("val")))
+            rule = rule_of(str(node.target), is_complex)
             if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
                 raise ValueError("makes as many elements as numbers say: expected a shape that is the same at every call")
             if rule is None:
-                raise ValueError(f"has no kernels here{near(str(node.target), TABLE)}")
+                raise ValueError("has no kernels here" + (" for complex numbers" * is_complex or near(str(node.target), TABLE)))
             self._begin(node, place)
             if str(node.target) == CAST and node.name in self.casts:
                 return read[0]
@@ -306,7 +307,7 @@ class Reader:
             if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
                 raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
         for one in _tensors_of(node.meta.get("val")):
-            if one.dtype not in _TYPES and node.name not in self.casts and str(node.target) not in quantized.RULES:
+            if not (one.dtype in _TYPES or one.is_complex() or node.name in self.casts or str(node.target) in quantized.RULES):
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(_TYPES.values())}")
         for read in node.all_input_nodes:
             if self.casts.get(read.name) and node.name not in self.casts:
@@ -329,6 +330,8 @@ class Reader:
         made = self.made[name]
         if not isinstance(made, torch.Tensor):
             return made
+        if made.is_complex():
+            return transforms.constant(self.builder, name, made.resolve_conj().numpy())
         if name not in self.constants:
             array = as_array(made)
             if isinstance(array, int | float):
@@ -394,5 +397,4 @@ def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:
-    several = value if isinstance(value, list | tuple) else [value]
-    return [one for one in several if isinstance(one, torch.Tensor)]
+    return [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, torch.Tensor)]

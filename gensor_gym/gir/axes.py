@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Scatter, Slice, Transpose
 
 Place = tuple[str, int]
 """An axis of a value: (name of the value, index of the axis)."""
@@ -46,11 +46,17 @@ class AxisClasses:
                     self._join_some(ids, name, list(range(self._rank(ids))))
                     for axis in range(1, self._rank(table)):
                         self._join((table, axis), (name, axis - 1 + self._rank(ids)))
+                case Scatter(source, ids):
+                    self._join_some(ids, source, list(range(self._rank(ids))))
+                    for axis in range(1, self._rank(name)):
+                        self._join((source, axis - 1 + self._rank(ids)), (name, axis))
                 case Reshape(source):
                     self._join_reshaped(source, name)
         for _, node in self.graph.nodes:
-            if isinstance(node, Concat):
-                self._join_parts(node)
+            if isinstance(node, Concat) and len({self.graph.values[one].shape[node.axis] for one in node.sources}) == 1:
+                self._join_apart([((node.sources[0], node.axis), (one, node.axis)) for one in node.sources[1:]])
+            if isinstance(node, Reduce):
+                self._join_repeats(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
         """Return, for each axis of the value `name`, the representative axis of its class; None for an axis of extent 1."""
@@ -77,17 +83,25 @@ class AxisClasses:
     def _join_all(self, one: str, other: str) -> None:
         self._join_some(one, other, list(range(self._rank(one))))
 
-    def _join_parts(self, node: Concat) -> None:
-        """Put the axes along which a `Concat` joins its sources into one class, if all sources have the same extent there.
+    def _join_repeats(self, node: Reduce) -> None:
+        """Put reduced axes and those along which values are repeated to the same extents into one class.
 
-        Undo it if two axes of a value would then be in one class.
+        So the loop that reduces rows of one value may be that which scales rows of another by the result.
         """
-        before, extents = dict(self._parents), {self.graph.values[source].shape[node.axis] for source in node.sources}
-        if len(extents) > 1:
-            return
-        for source in node.sources[1:]:
-            self._join((node.sources[0], node.axis), (source, node.axis))
-        if any(self.has_twice(name) for name in self.graph.values):
+        shape = self.graph.values[node.source].shape
+        for name, other in self.graph.nodes:
+            if isinstance(other, Broadcast) and len(other.to) == len(shape):
+                given = (1,) * (len(shape) - self._rank(other.source)) + self.graph.values[other.source].shape
+                if all(given[axis] == 1 and other.to[axis] == shape[axis] for axis in node.axes):
+                    self._join_apart([((node.source, axis), (name, axis)) for axis in node.axes])
+
+    def _join_apart(self, pairs: list[tuple[Place, Place]]) -> None:
+        """Put the axes of each pair into one class, unless two axes of a value would then be in one class."""
+        before = dict(self._parents)
+        for one, other in pairs:
+            if self.find(one) != self.find(other):
+                self._join(one, other)
+        if self._parents != before and any(self.has_twice(name) for name in self.graph.values):
             self._parents = before
 
     def has_twice(self, name: str) -> bool:
@@ -105,3 +119,19 @@ class AxisClasses:
         if [old[axis] for axis in kept] == [new[axis] for axis in made]:
             for one, other in zip(kept, made, strict=True):
                 self._join((source, one), (name, other))
+
+
+def merge(extents: list[int], steps: list[list[int]]) -> list[int]:
+    """Merge adjacent axes if every tensor steps through both like one axis.
+
+    Return the extents of the remaining axes. `steps` holds each tensor's strides and is changed in place.
+    """
+    extents, axis = list(extents), 0
+    while axis + 1 < len(extents):
+        if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):
+            extents[axis : axis + 2] = [extents[axis] * extents[axis + 1]]
+            for step in steps:
+                del step[axis]
+        else:
+            axis += 1
+    return extents

@@ -132,7 +132,8 @@ class _Lowering:
     def _write(self, name: str, to: Access) -> Instruction:
         cell = self.nest.cell[name]
         still = zip(to.rows, self.nest.row_extents, strict=True)
-        once = tuple(axis for axis, (step, extent) in enumerate(still) if step == 0 and extent > 1)
+        repeats = to.chosen is None  # whereas a scatter joins every row
+        once = tuple(axis for axis, (step, extent) in enumerate(still) if step == 0 and extent > 1 and repeats)
         return Instruction("move", name, self._in_tensor(to, cell.wide), ((name, self._held(cell)),), once=once)
 
     def _fetch(self, fetch: Fetch) -> Instruction:

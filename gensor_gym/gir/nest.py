@@ -15,14 +15,13 @@ from functools import cached_property
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, renamed
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Reduce, Reduction, Reshape, Transpose
-from gensor_gym.gir.axes import AxisClasses, Place
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Reduce, Reduction, Reshape, Scatter, Transpose
+from gensor_gym.gir.axes import AxisClasses, Place, merge
 from gensor_gym.gir.views import Rows, View, input_views, output_views
 
-MOST_ROW_AXES = 4
-MOST_CELLS = 64
-MOST_REPEATS = 4
-"""Limit on the iterations of the loops, as a multiple of the largest value's elements, if a graph has several concatenations."""
+MOST_ROW_AXES, MOST_CELLS = 4, 64
+MOST_REPEATS, FEW = 4, 1 << 14
+"""Most iterations of the loops for each element of the largest value, unless they are few. One concatenation may have more."""
 MOST_SUMMED = 1 << 24
 """Most elements of a sum; a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
@@ -36,7 +35,7 @@ class Access:
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids that select rows of the tensor, if it is the table of a gather; else None."""
+    """Ids that select rows of the tensor, if it is the table of a gather or scatter; else None."""
 
     @property
     def is_turned(self) -> bool:
@@ -51,7 +50,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Ids that select the row of a table in a gather.
+    """Ids that select the row of a table in a gather or scatter.
 
     `ids` is the access to a row's id, from 0 to `count - 1`; `step * id` is added to the position of an element.
     """
@@ -59,6 +58,8 @@ class Chosen:
     ids: Access
     step: int
     count: int
+    scatter: Scatter | None = None
+    """The node that joins what is stored to the row; None for a gather."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Cell:
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Definition of the value: a load, an expression of other values, or a reduction of another value along the columns."""
+    """Definition of the value: a load, an expression of others, or a reduction of another along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
@@ -120,6 +121,11 @@ class RowNest:
     """Number of columns of the last part of every row if it is shorter than the other parts, else 0."""
     together: int = 1
     """Number of the graph's rows that are joined to one row of the nest, because they are contiguous in all tensors."""
+
+    @property
+    def scattered(self) -> Access | None:
+        """Where the nest joins its rows to the rows of a table that ids select; None for other nests. It is their only store."""
+        return next((to for _, to in self.stores if to.chosen is not None), None)
 
     @property
     def item_bytes(self) -> int:
@@ -201,7 +207,8 @@ class _Builder:
             raise ValueError(f"{graph.name}: nodes compute in {' and '.join(sorted(kinds))}, expected one type")
         self.classes = AxisClasses(graph)
         self.views = input_views(graph)
-        self.writes = output_views(graph)
+        self.writes = output_views(graph, self.views)
+        self._largest = max(self.writes, key=lambda one: graph.values[one[0]].size)
         self._check_classes()
         self.columns = self._column_classes()
         self.cells: dict[str, Cell] = {}
@@ -212,31 +219,40 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
         rows = self._row_classes()
         loads = [(cell.name, cell.name, self.views[cell.name]) for cell in self.cells.values() if cell.is_load]
-        ids = [(cell, name, view.rows.ids) for cell, name, view in loads if view.rows is not None]
+        ids = [(cell, name, view.rows.ids) for cell, name, view in loads + stored if view.rows is not None]
+        self._check_scatter([view for _, _, view in stored])
         extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored + ids])
-        self._check_joins(math.prod(extents))
+        self._check_repeats(math.prod(extents))
         accesses = [
             Access(view.tensor, view.offset, tuple(step[:-1]), step[-1])
             for (_, _, view), step in zip(loads + stored + ids, steps, strict=True)
         ]
-        placed = {cell: access for (cell, _, _), access in zip(loads, accesses, strict=False)}
-        for (cell, _, _), access in zip(ids, accesses[len(loads + stored) :], strict=True):
-            placed[cell] = self._chosen(placed[cell], self.views[cell].rows, access)
-        cells = (dataclasses.replace(cell, made=placed.get(cell.name, cell.made)) for cell in self.cells.values())
-        written = ((cell, access) for (cell, _, _), access in zip(stored, accesses[len(loads) :], strict=False))
+        of_ids = iter(accesses[len(loads + stored) :])
+        placed = [
+            access if view.rows is None else self._chosen(access, view.rows, next(of_ids))
+            for (_, _, view), access in zip(loads + stored, accesses, strict=False)
+        ]
+        loaded = {cell: access for (cell, _, _), access in zip(loads, placed, strict=False)}
+        cells = (dataclasses.replace(cell, made=loaded.get(cell.name, cell.made)) for cell in self.cells.values())
+        written = ((cell, access) for (cell, _, _), access in zip(stored, placed[len(loads) :], strict=True))
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
-    def _check_joins(self, points: int) -> None:
+    def _check_repeats(self, points: int) -> None:
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
-        largest = max(value.size for value in self.graph.values.values())
-        if joins > 1 and points > MOST_REPEATS * largest:
-            raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
+        most = max(MOST_REPEATS * max(value.size for value in self.graph.values.values()), FEW if joins < 2 else 0)
+        if (joins != 1 or len(self.graph.returns) > 1) and points > most:
+            raise ValueError(f"{self.graph.name}: loops go through {points} points, expected at most {most}, or a join by itself")
 
-    def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
-        assert rows is not None
+    def _check_scatter(self, stored: list[View]) -> None:
+        """Check that a nest whose rows are joined to those of a table stores nothing else, and has one pass."""
+        others = len(stored) > 1 or any(isinstance(node, Reduce) for node in self.nodes.values())
+        if others and any(view.rows is not None for view in stored):
+            raise ValueError(f"{self.graph.name}: a scatter beside other outputs or reductions, expected one by itself")
+
+    def _chosen(self, access: Access, rows: Rows, ids: Access) -> Access:
         if ids.column:
             raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")
-        return dataclasses.replace(access, chosen=Chosen(ids, rows.step, rows.count))
+        return dataclasses.replace(access, chosen=Chosen(ids, rows.step, rows.count, rows.scatter))
 
     def _merged(self, rows: list[Place], views: list[tuple[str, View]]) -> tuple[list[int], list[list[int]]]:
         """Merge adjacent axes that every tensor steps through like one axis.
@@ -246,8 +262,8 @@ class _Builder:
         """
         along_rows = [self._steps(name, view, rows) for name, view in views]
         along_columns = [self._steps(name, view, self.columns) for name, view in views]
-        row_extents = _merge([self._extent(place) for place in rows], along_rows)
-        columns = _merge([self._extent(place) for place in self.columns], along_columns)
+        row_extents = merge([self._extent(place) for place in rows], along_rows)
+        columns = merge([self._extent(place) for place in self.columns], along_columns)
         if len(row_extents) > MOST_ROW_AXES or len(columns) > 1:
             raise ValueError(
                 f"{self.graph.name}: {len(row_extents)} axes of rows and {len(columns)} of columns that cannot be merged, "
@@ -287,7 +303,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """Choose the axis classes that become columns: the reduced axes, else the contiguous axis of the first output."""
+        """Choose the axis classes that become columns: the reduced axes, else the contiguous axis of the largest output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -298,7 +314,7 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: reductions over different axes, expected the same everywhere")
         if reduced:
             return next(iter(reduced.values()))
-        name, view = self.writes[0]
+        name, view = self._largest
         chosen = self._chosen_classes()
         steps = [step for step in zip(self.classes.of(name), view.strides, strict=True) if step[0] not in chosen]
         beside = [place for place, stride in steps if place and stride == 1]
@@ -310,14 +326,14 @@ class _Builder:
         A step along them reads another row of the table, so vectors cannot be loaded along them.
         """
         found: set[Place | None] = set()
-        for name, view in self.views.items():
+        for name, view in [*self.views.items(), *self.writes]:
             if view.rows is not None:
                 found.update(place for place, stride in zip(self.classes.of(name), view.rows.ids.strides, strict=True) if stride)
         return found
 
     def _row_classes(self) -> list[Place]:
-        """Return the axis classes that become rows: all except the columns, sorted by decreasing stride in the first output."""
-        name, view = self.writes[0]
+        """Return the axis classes that become rows: all except the columns, sorted by decreasing stride in the largest output."""
+        name, view = self._largest
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
         for made in (*(name for name in self.cells if name in self.graph.values), *(name for name, _ in self.writes)):
@@ -381,19 +397,3 @@ class _Builder:
     def _varies(self, name: str) -> bool:
         places = zip(self.classes.of(name), self.views[name].strides, strict=True)
         return any(place in self.columns and stride for place, stride in places)
-
-
-def _merge(extents: list[int], steps: list[list[int]]) -> list[int]:
-    """Merge adjacent axes if every tensor steps through both like one axis.
-
-    Return the extents of the remaining axes. `steps` holds each tensor's strides and is changed in place.
-    """
-    extents, axis = list(extents), 0
-    while axis + 1 < len(extents):
-        if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):
-            extents[axis : axis + 2] = [extents[axis] * extents[axis + 1]]
-            for step in steps:
-                del step[axis]
-        else:
-            axis += 1
-    return extents

@@ -78,6 +78,8 @@ class GirRules:
 
         Some output must have contiguous columns and, on a machine with measured stores, the outputs must be large enough.
         """
+        if self.nest.scattered is not None:
+            return False
         written = sum(value.nbytes for value in self.nest.graph.outputs)
         if self.hardware.has_measured_stores and written <= STREAMED * self.hardware.level("l2").capacity:
             return False
@@ -101,9 +103,10 @@ class GirRules:
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
         tiled = (tile == 1) | (tile // 2 * vector < nest.columns)
+        most_rows = nest.rows if nest.scattered is None else 1  # rows of one id are joined in order
         return (
-            wide & tiled & (rows <= nest.rows) & (rows * tile <= MOST_VECTORS)
-            & ((loop == 1) | (GirSchedule.next_below("loop", loop) < steps))
+            wide & tiled & (rows <= most_rows) & (rows * tile <= MOST_VECTORS)
+            & ((loop == 1) | (nest.scattered is None) & (GirSchedule.next_below("loop", loop) < steps))
             & ((header["streaming"] == 0) | (self._streams & (vector > 1)))
         )  # fmt: skip
 

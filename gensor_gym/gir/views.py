@@ -12,14 +12,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import (
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Scatter,
+    Slice,
+    Transpose,
+)
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Ids that select rows of a table with `count` rows, as in an embedding.
+    """Ids that select rows of a table with `count` rows, which are read, as in an embedding, or written by a scatter.
 
     `ids` is the view of the ids; `step * id` is added to the position of an element.
     """
@@ -28,6 +41,8 @@ class Rows:
     """View of the ids, broadcast to the shape of the gathered value: for each element, the id of its row."""
     step: int
     count: int
+    scatter: Scatter | None = None
+    """The node that writes the rows; None if they are read."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,11 @@ class View:
     strides: tuple[int, ...]
     rows: Rows | None = None
     """Ids that select the rows, if the value is gathered from a table; else None."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the view is a whole row-major tensor."""
+        return self.offset == 0 and self.rows is None and self.strides == dense_strides(self.shape)
 
     def permuted(self, order: tuple[int, ...]) -> View:
         """Return the transposed view, whose axis i is axis `order[i]` of this view."""
@@ -72,11 +92,14 @@ class View:
         strides = iter(stride for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1)
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
-    def gathered(self, ids: View) -> View:
-        """Return the view of the rows of this table that `ids` selects, with the shape of `ids` in place of the first axis."""
+    def gathered(self, ids: View, scatter: Scatter | None = None) -> View:
+        """Return the view of the rows of this table that `ids` selects, with the shape of `ids` in place of the first axis.
+
+        If a node writes the rows, it is `scatter`.
+        """
         of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
         shape = (*ids.shape, *self.shape[1:])
-        rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
+        rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0], scatter)
         return View(self.tensor, self.offset, shape, (*of_ids, *self.strides[1:]), rows)
 
     def _rows(self, move: Callable[[View], View]) -> Rows | None:
@@ -135,14 +158,14 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
             return source.repeated(to)
         case Gather(_, ids) if source.rows is None and ids in known and known[ids].rows is None:
             return source.gathered(known[ids])
-        case Gather() | Map() | Reduce() | Concat() | Pad() | Contract():
+        case Gather() | Scatter() | Map() | Reduce() | Concat() | Pad() | Contract():
             return None
 
 
-def output_views(graph: Dataflow) -> list[tuple[str, View]]:
+def output_views(graph: Dataflow, inputs: Mapping[str, View]) -> list[tuple[str, View]]:
     """Return (name, view) of every value that is stored: an output, or the values that an output only rearranges.
 
-    The view says where the value's elements are written.
+    The view says where the value's elements are written. `inputs` are the views of `input_views`.
     """
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
@@ -153,6 +176,8 @@ def output_views(graph: Dataflow) -> list[tuple[str, View]]:
                 follow(source, view.permuted(tuple(order.index(axis) for axis in range(len(order)))))
             case Reshape(source) if (turned := view.reshaped(graph.values[source].shape)) is not None:
                 follow(source, turned)
+            case Scatter(source, ids) as node if view.is_dense and ids in inputs and inputs[ids].rows is None:
+                found.append((source, view.gathered(inputs[ids], node)))
             case Concat(sources, axis):
                 start = 0
                 for source in sources:

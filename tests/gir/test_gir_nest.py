@@ -130,6 +130,10 @@ REFUSED = {
         ),
         "f: 5 axes of rows and 1 of columns that cannot be merged, expected at most 4 and 1",
     ),
+    "outputs of other axes": (
+        text_of("y = exp(x); u = exp(z)", "x: float32[9, 50], z: float32[1, 40]", "y, u"),
+        "f: loops go through 18000 points, expected at most 16384, or a join by itself",
+    ),
     "too many values": (
         text_of("; ".join(["v0 = exp(x)", *(f"v{i + 1} = exp(v{i})" for i in range(64))]), returned="v64"),
         "f: 66 values of one nest, expected at most 64",
@@ -143,6 +147,21 @@ def test_what_rows_cannot_say_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(ValueError) as error:
         row_nest(parse(text))
     assert str(error.value) == words
+
+
+def test_means_of_one_image_scale_another_in_one_loop() -> None:
+    """The pixels that are added up and those that are scaled are the same columns, else each pixel would add up all."""
+    body = "s = reduce_sum(x, axes=[1, 2]); w = broadcast(s, to=[9, 7, 7]); v = broadcast(z, to=[9, 7, 7]); y = w * v"
+    nest = row_nest(parse(text_of(body, "x: float32[9, 7, 7], z: float32[1, 7, 7]")))
+    assert (nest.row_extents, nest.columns, nest.passes) == ((9,), 49, 2)
+
+
+@pytest.mark.parametrize("joined", ["w, x", "x, w"])
+def test_columns_are_those_of_the_largest_part_of_a_join(joined: str) -> None:
+    """A line before a matrix, as in relative positions, is no reason to go through the matrix down its columns."""
+    nest = row_nest(parse(text_of(f"y = concat({joined}, axis=1)", "w: float32[40, 1], x: float32[40, 95]")))
+    wide = next(access for name, access in nest.stores if name == "x")
+    assert (nest.columns, nest.row_extents, wide.column) == (95, (40,), 1)
 
 
 def test_more_values_across_passes_than_a_schedule_places_are_refused() -> None:

@@ -144,6 +144,31 @@ def padded(kind: str) -> tuple[torch.nn.Module, Served, tuple[Tensor, ...]]:
     return module, Served(module, inputs, ({1: rows}, {1: rows}), 1), inputs
 
 
+class Messages(torch.nn.Module):
+    """Sums and maxima, for each node of a graph, of what its neighbours send."""
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        sent, to = x.index_select(0, edges[0]) + 1, edges[1]
+        wide = to.view(-1, 1).expand_as(sent)
+        most = torch.zeros_like(x).scatter_reduce(0, wide, sent, "amax", include_self=False)
+        first = x.new_zeros(x.shape[0]).index_add(0, to, sent[:, 0])
+        return torch.zeros_like(x).scatter_add(0, wide, sent) * most + first[:, None]
+
+
+def test_graphs_may_have_fewer_nodes_and_edges() -> None:
+    """Edges beyond the smaller graph's have any ends, so they send neutral numbers."""
+
+    def given(nodes: int, edges: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(nodes, 5), torch.randint(0, nodes, (2, edges))
+
+    torch.manual_seed(0)
+    module = Messages().eval()
+    served = Served(module, given(5, 9), ({0: Dim("nodes", min=2, max=12)}, {1: Dim("edges", min=2, max=20)}))
+    for sizes in ((12, 20), (12, 7), (7, 20), (4, 9)):
+        assert [one.most for one in served.program.symbols] == [12, 20]
+        compare(served.sized(sizes), module, given(*sizes))
+
+
 def without(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: the C text of sizes lacks this line."""
     folder = Path(rooms.__path__[0])

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.codegen.gir.whole import Whole
 from gensor_gym.dataflow.expressions import Expression
-from gensor_gym.dataflow.nodes import Reduction
+from gensor_gym.dataflow.nodes import Joining, Reduction
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.operators.bodies import REDUCTIONS
-from gensor_gym.operators.bodies import Reduction as Joining
+from gensor_gym.operators.bodies import Reduction as Partial
 
-_JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
+_PRODUCT = Partial("multiply", np.multiply, "prod", 1.0, infix="*")
+_JOINED: dict[Joining, Partial] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"], "prod": _PRODUCT}
 
 
 class Element(Protocol):
@@ -40,8 +43,8 @@ class Element(Protocol):
         `names` maps operands to variables, `inverses` some operands x to variables that contain 1 / x.
         """
 
-    def joined(self, reduction: Reduction, a: str, b: str, width: int) -> str:
-        """Return the C text that joins two partial results, `a` and `b`, of a reduction."""
+    def joined(self, reduction: Joining, a: str, b: str, width: int) -> str:
+        """Return the C text that joins two partial results, `a` and `b`, of a reduction or scatter."""
 
     def folded(self, reduction: Reduction, x: str, width: int) -> str:
         """Return the C text that reduces the lanes of the vector `x` to one number."""
@@ -60,8 +63,8 @@ class Float:
         """Return the neutral element of a reduction, such as 0 for a sum."""
         return _JOINED[reduction].identity
 
-    def joined(self, reduction: Reduction, a: str, b: str, width: int) -> str:
-        """Return the C text that joins two partial results, `a` and `b`, of a reduction."""
+    def joined(self, reduction: Joining, a: str, b: str, width: int) -> str:
+        """Return the C text that joins two partial results, `a` and `b`, of a reduction or scatter."""
         return _JOINED[reduction].joined(a, b, width)
 
     def folded(self, reduction: Reduction, x: str, width: int) -> str:

@@ -13,6 +13,7 @@ from gensor_gym.codegen.gir.elements import Element, element_of
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.parts import join_function
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
+from gensor_gym.codegen.gir.scattered import scatter_loop
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.gir.igraph import KernelGraph
 from gensor_gym.gir.lowering import Lowered, lower
@@ -80,7 +81,7 @@ def generate_gir(program: GirProgram) -> Kernel:
     text = program.element.prelude(body) + "\n" + body
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
-    canonical = program.nest.parts == program.nest.together == 1  # several parts of a row are joined in one more loop
+    canonical = program.nest.parts == program.nest.together == 1 and program.nest.scattered is None  # tasks are rows, in order
     alone = len(lowered.kernels) == 1 and canonical
     rows = program.rows_of_task if alone else 0
     return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(WHOLE),), layout.nbytes, task_rows=rows)
@@ -150,6 +151,7 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
         lines.add(*(f"{C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.outputs))
         lines.add(*(f"{item} *{c_name(name)};" for name in layout.tensors))
         lines.add(f"{item} *partials, *scratch;" if layout.partials else f"{item} *scratch;")
+        lines.add(*(["long owners;"] if program.nest.scattered else []))
     return str(lines).rstrip("\n") + ";\n"
 
 
@@ -166,6 +168,8 @@ def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
         of_last = dataclasses.replace(nest, columns=nest.last, last=0)
         shape_of_last = RowShape(1, shape.tile, shape.vector, shape.streaming)
         texts.append(RowPrinter(of_last, kernel, shape_of_last, scratch).function(f"kernel{number}_last"))
+    if (to := nest.scattered) is not None:
+        return [*texts, scatter_loop(nest, to, f"call->{c_name(to.tensor)}", f"kernel{number}")]
     lines = Lines()
     with lines.block(f"static void kernel{number}(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")
@@ -208,7 +212,9 @@ def _entry(program: GirProgram, layout: _Layout) -> str:
         lines.add(*([f"call.partials = aligned + {layout.spilled};"] if layout.partials else []))
         lines.add(f"call.scratch = aligned + {layout.spilled + layout.partials};", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {program.hardware.units});")
+        lines.add(*(["call.owners = team.threads;"] if program.nest.scattered else []))
+        tasks = "call.owners" if program.nest.scattered else program.tasks
         for number in range(len(program.lowered.kernels)):
-            lines.add(f"team.parallel(&team, kernel{number}, &call, {program.tasks});")
+            lines.add(f"team.parallel(&team, kernel{number}, &call, {tasks});")
             lines.add(*([f"join{number}(&call);"] if _joins(program, number) else []))
     return str(lines)

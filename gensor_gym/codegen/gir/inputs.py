@@ -50,9 +50,12 @@ def is_other(nest: RowNest, access: Access | None) -> bool:
 def chosen_row(nest: RowNest, access: Access, pointer: str, ids: str) -> str:
     """Return the C pointer to the row of a table that an id selects.
 
-    `ids` is the id's variable, `pointer` points to row 0. An id outside the table selects a row of NaN, or of 0 for integers.
+    `ids` is the id's variable, `pointer` points to row 0. An id outside the table selects a row of NaN, or of 0 for integers; ids
+    of a scatter have been checked.
     """
     assert access.chosen is not None
+    if access.chosen.scatter is not None:
+        return f"{pointer} + (long){ids} * {access.chosen.step}L"
     kind = c_type(nest, access)
     lost = NO_ROW if kind == C_TYPES[item_of(nest)] else f"(const {kind} *){NO_ROW}"
     return f"{ids} >= 0 && {ids} < {access.chosen.count} ? {pointer} + (long){ids} * {access.chosen.step}L : {lost}"

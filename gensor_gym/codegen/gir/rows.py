@@ -15,6 +15,7 @@ from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.codegen.gir.inputs import c_type, chosen_row
 from gensor_gym.codegen.gir.moves import loaded, put, scaled, stored, taken
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
+from gensor_gym.codegen.gir.scattered import OWNED, joined
 from gensor_gym.codegen.gir.zipped import is_zipped, zipped
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
@@ -81,7 +82,8 @@ class RowPrinter:
         """Return the text of the C function `static void name(const struct call *call, ELEMENT *scratch, long row)`."""
         item = self.element.c
         given = f"const struct call *const call, {item} *const scratch, const long row"
-        with self.lines.block(f"static void {name}({given}{self._given})"):
+        owned = OWNED if self.nest.scattered else ""
+        with self.lines.block(f"static void {name}({given}{self._given}{owned})"):
             self.pointers()
             self._scratch_rows()
             self.numbers(self.kernel.before)
@@ -110,6 +112,8 @@ class RowPrinter:
                 if access.chosen is not None:
                     ids, kind = f"{name}_id{r}", c_type(self.nest, access.chosen.ids)
                     self.lines.add(f"const {kind} {ids} = *({self._row(access.chosen.ids, digits)});")
+                    if access in written:
+                        self.lines.add(f"if (!({ids} >= first && {ids} < last)) return;")
                     at = chosen_row(self.nest, access, at, ids)
                 self.lines.add(f"{const}{c_type(self.nest, access)} *const {name}_at{r} = {at};")
 
@@ -171,7 +175,9 @@ class RowPrinter:
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {self.element.text(one.body, names, {}, 1)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
-                    self.lines.add(when + put(self.nest, one.target, self._at(one.target, r), f"{self.names[one.cell]}_{r}"))
+                    at = self._at(one.target, r)
+                    made = joined(self.nest, one.target, at, "", (1, None), f"{self.names[one.cell]}_{r}")
+                    self.lines.add(when + put(self.nest, one.target, at, made))
                 else:
                     part = one.sources[0][1]
                     self.lines.add(f"const {item} {self.names[one.cell]}_{r} = {taken(self.nest, part, self._at(part, r))};")
@@ -373,7 +379,9 @@ class RowPrinter:
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // self.shape.vector}] = {name};"
-        return stored(self.nest, part, self._at(part, r), here, (self.shape.vector, step.lanes, self.shape.streaming), name)
+        at, width = self._at(part, r), self.shape.vector
+        name = joined(self.nest, part, at, here, (width, step.lanes), name)
+        return stored(self.nest, part, at, here, (width, step.lanes, self.shape.streaming), name)
 
 
 def c_name(name: str) -> str:

@@ -119,8 +119,8 @@ A function may call functions before it, and functions of single numbers.
 """
 _CALLS = {"negative": ("subtract",), "maximum": ("where",), "minimum": ("where",), "absolute": ("where", "negative", "subtract")}
 """Vector function -> other vector functions that it calls."""
-REDUCED = {"sum": "add", "max": "maximum"}
-"""Reduction -> name of the C function that joins two partial results."""
+REDUCED = {"sum": "add", "max": "maximum", "prod": "multiply"}
+"""Reduction or scatter -> name of the C function that joins two partial results."""
 
 
 class Whole:

@@ -19,10 +19,11 @@ from gensor_gym.frontends.aten import (
     ranks,
     recurrences,
     reductions,
+    transforms,
     written,
 )
 
 __all__ = [
     "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quantized", "quotients", "ranks",
-    "recurrences", "reductions", "written",
+    "recurrences", "reductions", "transforms", "written",
 ]  # fmt: skip

@@ -98,7 +98,10 @@ def select(b: Builder, x: str, axis: int, place: int) -> str:
     """Take the elements of x at index `place` of an axis, without that axis. Return the result's name."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
-    return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
+    node = b.made(x)
+    is_stack = isinstance(node, Concat) and node.axis == axis and len(node.sources) == shape[axis]
+    part = node.sources[place] if is_stack else _slice(b, x, axis, place, place + 1)  # type: ignore[union-attr]
+    return b.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
 @_covers("split.Tensor")

@@ -1,7 +1,4 @@
-"""Rules for operations of ATen that write to elements chosen by indices.
-
-The generated kernels compare the index of each element with every index that is written.
-"""
+"""Rules for operations of ATen that write to elements chosen by indices (`dataflow.nodes.Scatter`)."""
 
 from __future__ import annotations
 
@@ -10,19 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.dataflow.nodes import Gather, Slice
-from gensor_gym.frontends.aten.choices import equal
+from gensor_gym.dataflow.expressions import Expression
+from gensor_gym.dataflow.nodes import Broadcast, Gather, Reshape, Scatter, Slice
 from gensor_gym.frontends.aten.maps import floor
-from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.places import among
-from gensor_gym.frontends.aten.reductions import product
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
-MOST_COMPARED = 1 << 28
-"""Largest number of comparisons between the indices of elements and the indices that are written."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
 """Reduction of the values written to one index -> its neutral element."""
+_JOINED = {"amax": "maximum", "amin": "minimum", "prod": "multiply"}
+"""Reduction -> function that joins its result to an element; sums are added."""
 
 
 @_covers("index_put.default")
@@ -52,16 +47,7 @@ def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | fl
     order = _to_front(before, behind, len(shape))
     turned = b.transpose(x, order)
     flat, values = b.reshape(b.dense(turned), (rows, -1)), b.reshape(b.dense(values), (number, -1))
-    _check_count(rows * number * (b.shapes[values][1] if accumulate else 1))
-    here = equal(b.constant("row", np.arange(rows).reshape(-1, 1)), b.reshape(name, (1, number)))
-    if accumulate:
-        met = b.reshape(b.map(here, "here"), (rows, number, 1))
-        parts = b.map(of("where", met, b.reshape(values, (1, *b.shapes[values])), 0.0), "parts")
-        made = b.call("add", flat, b.reshape(b.reduce(parts, "sum", [1]), b.shapes[flat]))
-    else:
-        last = b.reduce(b.map(of("where", here, b.constant("number", np.arange(number) + 1), 0.0), "order"), "max", [1])
-        row = b.reshape(b.map(of("maximum", of("subtract", last, 1.0), 0.0), "row"), (rows,))
-        made = b.map(of("where", last, b.add(Gather(values, row), "rows"), flat), "assigned")
+    made = _joined(b, flat, b.reshape(name, (number,)), values, "sum" if accumulate else "last")
     return b.transpose(b.reshape(made, b.shapes[turned]), np.argsort(order).tolist())
 
 
@@ -70,75 +56,95 @@ def _to_front(first: int, behind: int, rank: int) -> tuple[int, ...]:
     return (*range(first, behind), *range(first), *range(behind, rank))
 
 
-def _check_count(count: int) -> None:
-    if count > MOST_COMPARED:
-        raise ValueError(f"{count} elements compared with places: expected at most {MOST_COMPARED}")
+def _joined(b: Builder, flat: str, ids: str, values: str | float, how: str, include_self: bool = True) -> str:
+    """Write rows of values [n, w], or one number, to rows of `flat` [r, w] by ids [n]; `how` combines rows of equal ids.
+
+    It is `last` or a key of `_IDENTITY`.
+    """
+    (rows, _), (number,) = b.shapes[flat], b.shapes[ids]
+    if how == "last":
+        last = b.add(Scatter(b.constant("number", np.arange(number) + 1.0), ids, rows, "max", 0.0), "last")
+        row = b.map(of("maximum", of("subtract", last, 1.0), 0.0), "row")
+        given: str | float = b.add(Gather(values, row), "rows") if isinstance(values, str) else values
+        return b.map(of("where", b.reshape(last, (rows, 1)), given, flat), "assigned")
+    values = b.dense(values if isinstance(values, str) else b.constant("value", np.full((number, b.shapes[flat][1]), values)))
+    kind, own = {"amax": "max", "amin": "max", "prod": "prod"}.get(how, "sum"), -math.inf if how == "amin" else _IDENTITY[how]
+    made = b.add(Scatter(b.turned(values) if how == "amin" else values, ids, rows, kind, own), how)  # type: ignore[arg-type]
+    made = b.turned(made) if how == "amin" else made
+    if include_self and not (own == 0.0 and _is_zero(b, flat)):
+        made = b.call(_JOINED.get(how, "add"), made, flat)
+    if how != "mean" and include_self:
+        return made
+    count = b.add(Scatter(b.constant("one", np.ones(number)), ids, rows, "sum", 0.0), "count")
+    count = b.reshape(count, (rows, 1))
+    if how == "mean":
+        mean: Expression = of("divide", made, of("maximum", of("add", count, float(include_self)), 1.0))
+        made = b.map(floor(mean) if b.is_whole else mean, "mean")
+    return made if include_self else b.map(of("where", count, made, flat), "scattered")
 
 
-def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Write values to elements of x at indices along an axis; `how` (`last` or a key of `_IDENTITY`) combines equal indices."""
+def _is_zero(b: Builder, x: str) -> bool:
+    """Return whether all elements of a value are known to be 0."""
+    while isinstance(node := b.made(x), Broadcast | Reshape):
+        x = node.source
+    return (array := b.known(x)) is not None and not array.any()
+
+
+def _along(
+    b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True
+) -> str:
+    """Write values to elements of x at indices along an axis, with `how` and the other arguments of `_joined`.
+
+    Axes along which indices are equal, such as the columns of a table whose rows are joined, stay the columns of a row; along the
+    others, flat indices are computed.
+    """
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
-        return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
+        return b.reshape(_along(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
-    short = next((other for other, extent in enumerate(shape) if other != axis and extents[other] < extent), None)
-    if short is not None:  # elements beyond the indices' extents stay unchanged
-        first, rest = (b.add(Slice(x, short, *ends), "part") for ends in ((0, extents[short]), (extents[short], shape[short])))
-        return joined_parts(b, [_joined(b, first, axis, ids, source, how, include_self), rest], short)
-    _check_count(math.prod(shape) * extents[axis])
-    order = [*(other for other in range(len(shape)) if other != axis), axis]
-
-    def line(name: str, along: int) -> str:
-        """Move the axis to the end, with a new axis of extent 1 after it (`along` 1) or before it (`along` 0)."""
-        turned = b.transpose(name, order)
-        *outer, last = b.shapes[turned]
-        return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))
-
-    own, number = line(x, 1), extents[axis]
-    given = line(_first(b, source, extents), 0) if isinstance(source, str) else source
-    here = equal(b.constant("place", np.arange(shape[axis]).reshape(-1, 1)), line(ids, 0))
-    if how == "last":
-        numbers = b.constant("number", np.arange(number) + 1)
-        last = b.reduce(b.map(of("where", here, numbers, 0.0), "order"), "max", [-1])
-        part = b.map(of("where", equal(last, numbers), given, 0.0), "part")
-        made = b.map(of("where", last, b.reduce(part, "sum", [-1]), own), "scattered")
-    else:
-        made = b.map(of("where", here, given, _IDENTITY[how]), "parts")
-        made = product(b, made, [-1]) if how == "prod" else b.reduce(made, {"amax": "max", "amin": "min"}.get(how, "sum"), [-1])
-        count = b.reduce(b.map(here, "here"), "sum", [-1])
-        if include_self:
-            made = b.call({"amax": "maximum", "amin": "minimum", "prod": "multiply"}.get(how, "add"), made, own)
-        if how == "mean":
-            mean = of("divide", made, of("maximum", of("add", count, float(include_self)), 1.0))
-            made = b.map(floor(mean) if b.is_whole else mean, "mean")
-        if not include_self:
-            made = b.map(of("where", count, made, own), "scattered")
-    turned = b.reshape(made, b.shapes[made][:-1])
-    return b.transpose(turned, np.argsort(order).tolist())
+    lines = _lines(b, ids)
+    rows = [one for one in range(len(shape)) if one == axis or b.shapes[lines][one] > 1 or extents[one] < shape[one]]
+    order = [*rows, *(one for one in range(len(shape)) if one not in rows)]
+    back, wide, count = np.argsort(order).tolist(), math.prod(shape[one] for one in rows), math.prod(extents[one] for one in rows)
+    own = [extents[one] if one in rows else 1 for one in range(len(shape))]
+    places = b.transpose(b.repeat(lines, own), order)
+    steps = {one: math.prod(shape[other] for other in rows[at + 1 :]) for at, one in enumerate(rows)}
+    if len(rows) > 1:
+        others = [steps[one] * np.arange(extents[one] if one != axis else 1) for one in rows]
+        beside = sum(np.ix_(*others)).reshape([*map(len, others), *[1] * (len(shape) - len(rows))])  # type: ignore[union-attr]
+        places = b.map(of("add", of("multiply", places, float(steps[axis])), b.constant("beside", beside)), "places")
+    turned = b.transpose(x, order)
+    flat = b.reshape(b.dense(turned) if not _is_zero(b, turned) else turned, (wide, -1))
+    if isinstance(source, str):
+        for one, extent in enumerate(extents):
+            source = source if b.shapes[source][one] == extent else b.add(Slice(source, one, 0, extent), "first")
+        source = b.reshape(b.dense(b.transpose(source, order)), (count, -1))
+    made = _joined(b, flat, b.reshape(b.dense(places) if len(rows) > 1 else places, (count,)), source, how, include_self)
+    return b.transpose(b.reshape(made, b.shapes[turned]), back)
 
 
-def _first(b: Builder, x: str, extents: Sequence[int]) -> str:
-    """Take the part of x with the first `extents[i]` elements along every axis i."""
-    for axis, extent in enumerate(extents):
-        x = x if b.shapes[x][axis] == extent else b.add(Slice(x, axis, 0, extent), "first")
-    return x
+def _lines(b: Builder, ids: str) -> str:
+    """Return the name of indices without the axes along which they are repeated, which have extent 1."""
+    while isinstance(node := b.made(ids), Broadcast) and len(b.shapes[node.source]) == len(b.shapes[ids]):
+        ids = node.source
+    return ids
 
 
 @_covers("scatter.src", "scatter.value")
 def _scatter(b: Builder, x: str, axis: int, ids: str, source: str | float) -> str:
-    return _joined(b, x, axis, ids, source, "last")
+    return _along(b, x, axis, ids, source, "last")
 
 
 @_covers("scatter_add.default")
 def _scatter_add(b: Builder, x: str, axis: int, ids: str, source: str) -> str:
-    return _joined(b, x, axis, ids, source, "sum")
+    return _along(b, x, axis, ids, source, "sum")
 
 
 @_covers("scatter_reduce.two")
 def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
     if reduce not in _IDENTITY:
         raise ValueError(f"reduce {reduce!r} of what is written: expected {', '.join(_IDENTITY)}")
-    return _joined(b, x, axis, ids, source, reduce, include_self)
+    return _along(b, x, axis, ids, source, reduce, include_self)
 
 
 @_covers("index_reduce.default")

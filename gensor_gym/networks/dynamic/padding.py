@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -66,3 +66,12 @@ def _reduced(name: str, axis: int, nodes: Mapping[str, Node]) -> tuple[str, str]
         return None
     source = nodes.get(node.source)
     return (source.body, source.source) if isinstance(source, Reduce) and source.axes == (axis,) else None
+
+
+def uniform(array: np.ndarray, shape: Sequence[int], axis: int) -> float | None:
+    """Return the number that a constant has beyond `shape` along an axis, None if there are several."""
+    part = array[tuple(slice(extent) if place != axis else slice(extent, None) for place, extent in enumerate(shape))]
+    if not part.size or part.dtype.kind not in "fib":
+        return None
+    first = part.flat[0]
+    return float(first) if bool((part == first).all()) else None

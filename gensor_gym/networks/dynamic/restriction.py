@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import (
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Scatter,
+    Slice,
+    Transpose,
+)
 from gensor_gym.networks.dynamic.axes import (
     Axes,
     Axis,
@@ -28,11 +41,11 @@ from gensor_gym.networks.dynamic.axes import (
     unified,
     without_pads,
 )  # fmt: skip
-from gensor_gym.networks.dynamic.padding import pad_of, softmax_pad
+from gensor_gym.networks.dynamic.padding import pad_of, softmax_pad, uniform
 from gensor_gym.networks.network import Network
 from gensor_gym.operators.loops import Access
 
-NEUTRAL = {"sum": 0.0, "max": -math.inf}
+NEUTRAL = {"sum": 0.0, "max": -math.inf, "prod": 1.0}
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ def _zipped(what: str, small: Sequence[Any], big: Sequence[Any]) -> Iterator[tup
 
 _RULES = {
     Map: "_map", Reduce: "_reduce", Broadcast: "_broadcast", Transpose: "_transpose", Reshape: "_reshape", Slice: "_slice",
-    Gather: "_gather", Concat: "_concat", Pad: "_pad_node", Contract: "_contract",
+    Gather: "_gather", Scatter: "_scatter", Concat: "_concat", Pad: "_pad_node", Contract: "_contract",
 }  # fmt: skip
 """Class of a node -> method of `_Proof` that returns the axes of its value."""
 
@@ -120,7 +133,7 @@ class _Proof:
             one, other = self.small.constants[given.name], self.big.constants[name]
             part = other[tuple(map(slice, given.shape))]
             if _is_same(one, part) or np.array_equal(one, part, equal_nan=one.dtype.kind == "f"):
-                pads = [_uniform(other, given.shape, axis) if n != most else None for axis, (n, most) in enumerate(pairs)]
+                pads = [uniform(other, given.shape, axis) if n != most else None for axis, (n, most) in enumerate(pairs)]
             else:
                 self.found.constants[name], pads = one, [None] * len(pairs)
         self.found.axes[name] = tuple(plain(*pair, pad) for pair, pad in zip(pairs, pads, strict=True))
@@ -264,6 +277,15 @@ class _Proof:
             raise NotRestricted("rows of a table whose number is a product of changing sizes")
         return (*map(without_pads, self._of(other.ids)), *self._of(other.table)[1:])
 
+    def _scatter(self, name: str, node: Scatter, other: Scatter, small: Sequence[int], big: Sequence[int]) -> Axes:
+        if (node.body, node.start) != (other.body, other.start):
+            raise NotRestricted("how it joins rows changes with the sizes")
+        rank = len(self._of(other.ids))
+        for axis in range(rank):
+            if is_dynamic(self._known(other.source, axis)) or is_dynamic(self._known(other.ids, axis)):
+                self._need(name, 0, axis, NEUTRAL[other.body])
+        return (plain(small[0], big[0]), *map(without_pads, self._of(other.source)[rank:]))
+
     def _concat(self, name: str, node: Concat, other: Concat, small: Sequence[int], big: Sequence[int]) -> Axes:
         if node.axis != other.axis:
             raise NotRestricted("its axis changes with the sizes")
@@ -346,15 +368,6 @@ def _numbers(one: Expression, other: Expression, names: Mapping[str, str]) -> It
 def _is_same(one: np.ndarray, part: np.ndarray) -> bool:
     """Return whether two arrays are the same memory, which need not be compared."""
     return one.shape == part.shape and one.strides == part.strides and one.ctypes.data == part.ctypes.data
-
-
-def _uniform(array: np.ndarray, shape: Sequence[int], axis: int) -> float | None:
-    """Return the number that a constant has beyond `shape` along an axis, None if there are several."""
-    part = array[tuple(slice(extent) if place != axis else slice(extent, None) for place, extent in enumerate(shape))]
-    if not part.size or part.dtype.kind not in "fib":
-        return None
-    first = part.flat[0]
-    return float(first) if bool((part == first).all()) else None
 
 
 def _are_alike(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gensor_gym.codegen.c.text import identifiers
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.gir.cuda.elements import element_of
-from gensor_gym.codegen.gir.cuda.inputs import converted, kept
+from gensor_gym.codegen.gir.cuda.inputs import converted, joined, kept
 from gensor_gym.codegen.gir.cuda.moves import Tile
 from gensor_gym.codegen.gir.cuda.online import RunningSum, floored
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace, parts_name
@@ -51,11 +51,9 @@ class BlockPrinter:
         out.line(f"const {self.index} task = blockIdx.x{f' / {shape.parts}' if shared else ''};")
         if shared:
             out.line(f"const int part = blockIdx.x % {shape.parts};")
-        with out.block(f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
-            out.line(f"const {self.index} first = (task * {shape.turns} + turn) * ROWS;")
-            out.line(f"if (first >= {self.nest.rows}) break;")
-            if shape.turns > 1 and shape.lanes > WARP and self.places.reductions:
-                out.line("if (turn > 0) __syncthreads();  // sums of the step before are still read")
+        with out.block(self._turns(out)):
+            if self.nest.scattered is None:
+                self._first_row(out)
             self._row(out, "", "place")
             if self.places.turned:
                 self._row(out, "side_", "threadIdx.x % ROWS", self.places.turned)
@@ -69,6 +67,23 @@ class BlockPrinter:
             for one in self.graph.passes:
                 self._pass(out, one)
         return out.text
+
+    def _turns(self, out: Writer) -> str:
+        """Return the head of a block's loop over its steps of rows.
+
+        A scatter's loop goes through all rows. A team computes those whose ids select its rows of the table.
+        """
+        if self.nest.scattered is None:
+            return f"for (int turn = 0; turn < {self.shape.turns}; ++turn)"
+        out.line(f"const long long owners = {self.places.blocks // self.shape.parts}ll * ROWS, owner = task * ROWS + place;")
+        return f"for ({self.index} row = 0; row < {self.nest.rows}; ++row)"
+
+    def _first_row(self, out: Writer) -> None:
+        shape = self.shape
+        out.line(f"const {self.index} first = (task * {shape.turns} + turn) * ROWS;")
+        out.line(f"if (first >= {self.nest.rows}) break;")
+        if shape.turns > 1 and shape.lanes > WARP and self.places.reductions:
+            out.line("if (turn > 0) __syncthreads();  // sums of the step before are still read")
 
     def finish(self) -> str:
         """Return the CUDA text of the second launch's body.
@@ -117,8 +132,11 @@ class BlockPrinter:
 
         A thread past the last row uses the last row and stores nothing. `place` is C text of the row's index in the block.
         """
-        out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
-        out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
+        if self.nest.scattered is not None:
+            out.line("constexpr bool here = true;")
+        else:
+            out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
+            out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
 
     # Scalars of a row
@@ -135,7 +153,8 @@ class BlockPrinter:
                 out.line(f"const {self.element.c} {name} = {self.element.text(one.body, self.names, {}, 1)};")
             elif one.target.access is not None:
                 with out.guarded([*writers, *self.pointers.once(one.target.access)]):
-                    out.line(f"*{self.pointers.names[one.target.access]} = {kept(self.nest, one.target.access, name)};")
+                    at = f"*{self.pointers.names[one.target.access]}"
+                    out.line(f"{at} = {kept(self.nest, one.target.access, joined(self.nest, one.target.access, at, name))};")
             else:
                 part = one.sources[0][1]
                 loaded = self.pointers.loaded(part.access, converted(self.nest, part.access, f"*{self._at(part)}"))

@@ -18,6 +18,9 @@ from gensor_gym.codegen.kernel import FINISH, Kernel, Launch
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.nest import Access
 
+START, STARTERS = "_start", 256
+"""End of the name of the launch that sets a scatter's table to its first numbers, and threads of its blocks."""
+
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
     """Generate the CUDA kernel for a schedule of a row nest (a fused operator as loops over rows and columns).
@@ -40,7 +43,10 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
     for places in kernels:
         entry, shape = f"gg_fused{places.number}", places.shape
         printer = BlockPrinter(places, workspace)
-        launches.append(Launch(entry, (shape.blocks, 1, 1), (shape.threads, 1, 1), places.shared_bytes))
+        if (to := program.nest.scattered) is not None:
+            launches.append(Launch(f"{entry}{START}", (-(-graph.outputs[0].size // STARTERS), 1, 1), (STARTERS, 1, 1), 0))
+            texts.append(_kernel(program, f"{entry}{START}", STARTERS, _starts(program, to), 0))
+        launches.append(Launch(entry, (places.blocks, 1, 1), (shape.threads, 1, 1), places.shared_bytes))
         texts.append(_kernel(program, entry, shape.threads, _sizes(places) + printer.body(), places.shared_bytes))
         if places.finishes:
             threads = shape.finish_threads
@@ -53,6 +59,14 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
     functions = whole_functions(text) if graph.whole else device_functions(text) + functions_for(text)
     source = f"{title}{functions}{shared}{text}"
     return Kernel(program.nest.graph, "cuda", program.hardware.arch, source, tuple(launches), workspace.nbytes)
+
+
+def _starts(program: GirProgram, to: Access) -> str:
+    """Return the body of the launch in which each thread sets an element of a scatter's table to the first number."""
+    assert to.chosen is not None and to.chosen.scatter is not None
+    size, start = program.nest.graph.outputs[0].size, element_of(program.nest).number(to.chosen.scatter.start)
+    index = f"  const long long at = blockIdx.x * {STARTERS}ll + threadIdx.x;\n"
+    return f"{index}  if (at < {size}) {c_name(to.tensor)}[at] = {start};\n"
 
 
 def _sizes(places: KernelPlaces) -> str:

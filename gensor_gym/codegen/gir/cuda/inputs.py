@@ -60,13 +60,24 @@ def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str,
     They are the id that `of` points to, whether it is outside the table, and the pointer `name` to the row. `pointer` is the text
     of the table's row 0.
 
-    An id outside the table selects row 0, whose values `Pointers.loaded` replaces.
+    An id outside the table selects row 0, whose values `Pointers.loaded` replaces. A scatter leaves it out, and rows of the table
+    that other teams own.
     """
     assert access.chosen is not None
     out.line(f"const long long {name}_id = *({of});")
     out.line(f"const bool {lost(name)} = {name}_id < 0 || {name}_id >= {access.chosen.count};")
+    if access.chosen.scatter is not None:
+        out.line(f"if ({lost(name)} || {name}_id % owners != owner) continue;")
+        out.line(f"{type_of(nest, access)} *const {name} = {pointer} + {name}_id * {access.chosen.step}ll;")
+        return
     row = f"{pointer} + ({lost(name)} ? 0 : {name}_id * {access.chosen.step}ll)"
     out.line(f"const {type_of(nest, access)} *const {name} = {row};")
+
+
+def joined(nest: RowNest, access: Access | None, there: str, number: str) -> str:
+    """Return the CUDA text of what is stored for a number: if a scatter stores it, joined to `there`, the element in memory."""
+    scatter = None if access is None or access.chosen is None else access.chosen.scatter
+    return number if scatter is None else element_of(nest).joined(scatter.body, there, number, 1)
 
 
 def lost(name: str) -> str:

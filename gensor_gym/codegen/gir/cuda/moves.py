@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import Loop, Writer
 from gensor_gym.codegen.gir.cuda.elements import element_of
-from gensor_gym.codegen.gir.cuda.inputs import TYPES, converted, half_of, kept, type_of
+from gensor_gym.codegen.gir.cuda.inputs import TYPES, converted, half_of, joined, kept, type_of
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces
 from gensor_gym.codegen.gir.cuda.where import Pointers
 from gensor_gym.codegen.gir.elements import Element
@@ -104,7 +104,8 @@ class Tile:
                     out.line(f"__stcs({target}, {four});" if streaming else f"*{target} = {four};")
         else:
             with self.elements(out), out.guarded(conditions + ([self.inside] if self.inside else [])):
-                target, value = f"{at} + {self._offset(part)}", kept(self._nest, part.access, f"{name}[u][i]")
+                target = f"{at} + {self._offset(part)}"
+                value = kept(self._nest, part.access, joined(self._nest, part.access, f"*({target})", f"{name}[u][i]"))
                 out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
 
     def turn_in(self, out: Writer, access: Access, at: str) -> None:
@@ -146,6 +147,8 @@ class Tile:
         access = part.access
         if access is None:
             return True
+        if access == self._nest.scattered:
+            return False
         steps = (access.offset, *access.rows, access.chosen.step if access.chosen else 0)
         floats = type_of(self._nest, access) == TYPES["float32"] or bool(half_of(self._nest, access))
         return floats and access.column == 1 and all(step % 4 == 0 for step in steps)

@@ -17,6 +17,10 @@ LINE = 32
 """Number of float32 elements in 128 bytes; every tensor in the workspace begins at a multiple of this number."""
 
 
+SCATTERING = 4
+"""Most blocks of a scatter for each multiprocessor."""
+
+
 @dataclass(frozen=True)
 class KernelPlaces:
     """The shape of the blocks and the layout of shared memory, for one kernel of a row nest's program."""
@@ -34,6 +38,12 @@ class KernelPlaces:
         """The shape of the kernel's blocks."""
         header = {field.name: self.program.schedule.value(field.name) for field in FIELDS}
         return block_shape(self.program.nest, header, len(self.graph.passes), self.program.hardware)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks; for a scatter at most a few on each multiprocessor, because each passes over all ids."""
+        parts, most = self.shape.parts, SCATTERING * self.program.hardware.units
+        return self.shape.blocks if self.program.nest.scattered is None else min(self.shape.blocks, parts * -(-most // parts))
 
     @cached_property
     def reductions(self) -> tuple[Instruction, ...]:
@@ -53,7 +63,7 @@ class KernelPlaces:
             for part in (one.target, *(part for _, part in one.sources)):
                 if part.wide and part.access and lies_across(part.access, self.program.nest.row_extents):
                     found[part.access] = None
-        return tuple(found) if self.shape.rows > 1 else ()
+        return tuple(found) if self.shape.rows > 1 and self.program.nest.scattered is None else ()
 
     @cached_property
     def shared(self) -> dict[str | Access, int]:

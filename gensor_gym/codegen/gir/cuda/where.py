@@ -94,5 +94,6 @@ class Pointers:
         They are true for the first row along all axes of rows that do not index the access.
         """
         extents = self.nest.row_extents
-        axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
+        repeats = access.chosen is None
+        axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1 and repeats]
         return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]
