@@ -37,9 +37,9 @@ CACHES = 2
 
 
 def has_channels_last(graph: ConstructionGraph) -> bool:
-    """Return whether a task is a float32 convolution of a network on a CPU that stores its result with channels last."""
+    """Return whether a task is a float32 convolution of a network on a CPU that reads or stores an image with channels last."""
     op = graph.operator
-    is_image = op.name == "conv2d" and op.frozen and order_of(op, "result") == IMAGES[1]
+    is_image = op.name == "conv2d" and op.frozen and IMAGES[1] in (order_of(op, "image"), order_of(op, "result"))
     return is_image and op.dtype == "float32" and graph.hardware.kind == "cpu"
 
 
@@ -65,7 +65,7 @@ def corrected(rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph) -
         factors[(register[:, down] == 1) & (columns % register[:, across] == 0)] *= LINES
         factors[register[:, slots[op.reduce[1]]] == op.extents[op.reduce[1]]] *= UNROLLED
         factors[width // machine.lanes * register[:, down] * register[:, across] > CROWD] *= CROWDED
-    if op.output.size * ITEM_BYTES[op.dtype] > _l2(graph) // 2:
+    if order_of(op, "result") == IMAGES[1] and op.output.size * ITEM_BYTES[op.dtype] > _l2(graph) // 2:
         pixel_by_pixel = (rows[:, KNOB + KNOB_INDEX["loop_order"]] == 1) & (task[:, channel] >= channels)
         factors[~pixel_by_pixel & (width < channels)] *= APART
         factors[register[:, across] > 2] *= ACROSS

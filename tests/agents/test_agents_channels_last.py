@@ -26,10 +26,10 @@ FEW = Markov(walkers=4, steps=8, refiners=0, descents=1)
 
 
 def with_l2(size: int, lanes: int = 16) -> Hardware:
-    """A CPU with an L2 cache of a size in bytes."""
+    """A CPU of one core with an L2 cache of a size in bytes."""
     made = machine(lanes)
     levels = [dataclasses.replace(level, capacity=size) if level.name == "l2" else level for level in made.memory]
-    return dataclasses.replace(made, memory=tuple(levels))
+    return dataclasses.replace(made, memory=tuple(levels), units=1)
 
 
 def graph(l2: int = 2**20, lanes: int = 16, **sizes: Any) -> ConstructionGraph:
@@ -44,9 +44,10 @@ def level(rows: np.ndarray, index: int) -> np.ndarray:
     return rows[:, TILE + index * MAX_AXES : TILE + (index + 1) * MAX_AXES]
 
 
-def test_only_results_with_channels_last_of_constant_weights_are_meant() -> None:
+def test_only_channels_last_with_constant_weights_are_meant() -> None:
     assert has_channels_last(graph())
-    for other in (graph(result="nchw"), graph(dtype="bfloat16")):
+    assert has_channels_last(graph(result="nchw")) and has_channels_last(graph(image="nchw"))
+    for other in (graph(image="nchw", result="nchw"), graph(dtype="bfloat16")):
         assert not has_channels_last(other)
     plain = graph()
     assert not has_channels_last(ConstructionGraph(dataclasses.replace(plain.operator, frozen=False), plain.hardware, "extended"))
@@ -76,7 +77,7 @@ def test_far_weights_are_read_in_blocks_alone() -> None:
 
 
 def test_without_avx512_walks_go_on_unless_weights_are_far() -> None:
-    assert not len(ranked_programs(graph(lanes=8))[0]) and len(ranked_programs(graph(2**12, lanes=8))[0])
+    assert not len(ranked_programs(graph(lanes=8))[0]) and len(ranked_programs(graph(2**16, lanes=8))[0])
     assert FEW.construct(graph(lanes=8), np.random.default_rng(0)).visited > 0
 
 
@@ -100,7 +101,7 @@ def test_large_results_are_stored_pixel_by_pixel() -> None:
 @pytest.mark.parametrize("stride, size", [(1, 7), (2, 14), (1, 14)])
 def test_programs_in_blocks_are_right(stride: int, size: int) -> None:
     """Of a convolution whose channels are cut in parts, with a remainder of channels and pixels that tiles compute twice."""
-    made = graph(2**12, c=32, h=size, w=size, k=48, stride=stride)
+    made = graph(c=32, h=size, w=size, k=48, stride=stride)
     rows = with_columns_of_taps(made, filled_registers(made))
     some = in_blocks(made, rows)
     assert len(some) > 8

@@ -77,7 +77,8 @@ def page(by_side: Mapping[str, Sequence[Row]], facts: Mapping[str, str]) -> str:
         "their metadata: `gensor bench suite=graphnet`. *Right*: within the bounds of `experiments/conformance`, against eager",
         "torch or float64. *Refused*: named by the compiler. *Slow*: not done in time. S(t) is GraphNet's score at tolerance t:",
         f"the geometric mean of the speed-up over eager torch; a graph that fails or is inaccurate counts {FAILED:g}.", "",
-        *(f"- {name}: {value}" for name, value in facts.items()), f"- left out, because torch does not run them or takes too long: {left_out}", "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        f"- left out, because torch does not run them or takes too long: {left_out}", "",
         *table(("", *by_side), _counts(by_side)),
     ]  # fmt: skip
     if any("call_s" in row for row in by_side["ours"]):
