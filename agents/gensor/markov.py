@@ -32,7 +32,7 @@ from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.descents import descended
 from agents.gensor.stores import store_seconds, stores_pixels
-from agents.gensor.tilings import filled_registers, fills_lines
+from agents.gensor.tilings import filled_registers, filling_tiles, fills_lines, has_tiles
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
@@ -108,14 +108,14 @@ class Markov(Constructing):
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk by the model and measure the visited programs in order of rank; walk again when all are measured."""
         graph = session.graph
+        several = len(_kinds(graph)) > 1
 
         def first(schedules: Sequence[Schedule]) -> list[Schedule]:
             lines = (schedule for schedule in schedules if fills_lines(graph, schedule))
-            return [*best_of_structures(schedules), *itertools.islice(lines, 1)]
+            tiles, structures = filling_tiles(graph, schedules), best_of_structures(schedules) if several else []
+            return [*tiles, *structures, *itertools.islice(lines, int(several and graph.operator.frozen))]
 
-        several = len(_kinds(graph)) > 1
-        chosen = first if several and graph.operator.frozen else best_of_structures if several else None
-        measure_rankings(self.construct, session, rng, self.per_register_tile, chosen)
+        measure_rankings(self.construct, session, rng, self.per_register_tile, first)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
@@ -123,7 +123,7 @@ class Markov(Constructing):
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
         # Of networks alone, so that studies on single operators compare with the traverser that they began with.
-        in_network = len(parts) > 1 and graph.operator.frozen
+        in_network = graph.operator.frozen and (len(parts) > 1 or has_tiles(graph))
         if (stores_pixels(graph) or in_network) and len(filled := filled_registers(graph)):
             more = filled, graph.latencies(filled)
             if stores_pixels(graph):

@@ -3,20 +3,25 @@
 Walks double tiles step by step, and rarely reach tiles of 7 or 13 pixels, or of three vectors of channels. ResNet-50's
 convolution of 7x7 pixels from 2048 to 512 channels, in int8, takes 0.79 of the time from one of these programs (one core of a
 Zen 4). Of SqueezeNet's convolutions of 13x13 and 27x27 pixels, in float32, those with whole lines of pixels (`fills_lines`) take
-0.76 to 1.06 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512).
+0.76 to 1.06 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512). In int8 with tile registers
+(AMX), `filling_tiles` names those to measure first: ResNet-50 then takes @@ of the time (one core of an Intel Xeon with AMX).
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
+from gensor_gym.codegen.c.amx.tiling import MOST_SUMS
+from gensor_gym.codegen.c.plan import make_plan
+from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule, make_row
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, slot_of
 from gensor_gym.graph.tables.tables import SIZE_START
-from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.traits import has_channel_lanes, is_convolution
 
 VECTORS = 4
 """Largest number of vectors of channels of a register tile."""
@@ -69,6 +74,39 @@ def fills_lines(graph: ConstructionGraph, schedule: Schedule) -> bool:
     width, rows, pixels = (int(schedule.tile[0, slot]) for slot in (channel, columns - 1, columns))
     whole = rows == 1 and op.extents[op.spatial[-1]] % pixels == 0 and OF_LINES * pixels >= LEAST
     return whole and width == OF_LINES * lanes and schedule.knob("convolution") == 1
+
+
+def has_tiles(graph: ConstructionGraph) -> bool:
+    """Return whether tile registers may multiply a convolution of int8 with constant weights."""
+    op = graph.operator
+    return op.frozen and op.dtype == "int8" and has_channel_lanes(op) and "int8" in dict(graph.hardware.tensor_peak)
+
+
+def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> list[Schedule]:
+    """Return the programs of a ranking to measure first if tile registers multiply int8: at most two for each kind of tile.
+
+    Their register tiles have four tiles of sums, and their task has all channels. They are tiles of all pixels, so that weights
+    are read once, then two vectors of two tiles, which load the fewest rows. Without any of these, they are tiles of one vector.
+    The model leaves out that panels come from L2 or beyond.
+    """
+    if not has_tiles(graph):
+        return []
+    op, channel = graph.operator, slot_of(graph.operator.channel_axis, len(graph.operator.spatial))
+    kinds: dict[str, dict[int, Schedule]] = {"whole": {}, "square": {}, "tall": {}}
+    for schedule in schedules:
+        tile, order = schedule.tile, schedule.knob("loop_order")
+        vectors = int(tile[0, channel]) // graph.hardware.lanes
+        if schedule.knob("convolution") != 1 or schedule.knob("thread_split") > 1 or vectors not in (1, 2):
+            continue
+        if tile[-1, channel] < op.extents[op.channel_axis] or tile[1, channel] != tile[0, channel]:
+            continue
+        plan = make_plan(lower(op, schedule, graph.hardware))
+        if plan.tiling is None or len(plan.tiling.parts) * vectors != MOST_SUMS:
+            continue
+        whole = all(tile[0, slot_of(a, len(op.spatial))] >= op.extents[a] for a in op.spatial[-2:])
+        kinds["square" if vectors == 2 else "whole" if whole else "tall"].setdefault(order, schedule)
+    found = [*kinds["whole"].values(), *kinds["square"].values()]
+    return found or list(kinds["tall"].values())
 
 
 def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:
