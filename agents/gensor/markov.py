@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -108,14 +109,14 @@ class Markov(Constructing):
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk by the model and measure the visited programs in order of rank; walk again when all are measured."""
         graph = session.graph
-        several = len(_kinds(graph)) > 1
 
         def first(schedules: Sequence[Schedule]) -> list[Schedule]:
             lines = (schedule for schedule in schedules if fills_lines(graph, schedule))
-            tiles, structures = filling_tiles(graph, schedules), best_of_structures(schedules) if several else []
-            return [*tiles, *structures, *itertools.islice(lines, int(several and graph.operator.frozen))]
+            return [*best_of_structures(schedules), *itertools.islice(lines, 1)]
 
-        measure_rankings(self.construct, session, rng, self.per_register_tile, first)
+        several = len(_kinds(graph)) > 1
+        chosen = first if several and graph.operator.frozen else best_of_structures if several else None
+        measure_rankings(self.construct, session, rng, self.per_register_tile, chosen)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk by the model alone and rank the visited programs, with the seconds of `store_seconds`; nothing is measured."""
@@ -263,5 +264,5 @@ class MarkovExtended(Markov):
         def predict(rows: np.ndarray) -> np.ndarray:
             return session.graph.latencies(rows) + store_seconds(rows, session.graph)
 
-        own = predict if stores_pixels(session.graph) else None
-        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=own)
+        own, first = predict if stores_pixels(session.graph) else None, partial(filling_tiles, session.graph)
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=own, first=first)
