@@ -10,6 +10,7 @@ Zen 4). Of SqueezeNet's convolutions of 13x13 and 27x27 pixels, in float32, thos
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -85,15 +86,16 @@ def has_tiles(graph: ConstructionGraph) -> bool:
 def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> list[Schedule]:
     """Return the programs of a ranking to measure first if tile registers multiply int8: at most two for each kind of tile.
 
-    Their register tiles have four tiles of sums, and their task has all channels. They are tiles of all pixels, so that weights
-    are read once, then two vectors of two tiles, which load the fewest rows. Without any of these, they are tiles of one vector.
-    The model leaves out that panels come from L2 or beyond.
+    Their register tiles have four tiles of sums, compute the fewest pixels twice, and are in a task with all channels. They are
+    tiles of all pixels, so that weights are read once, then of two vectors, which load the fewest rows. Without any of these,
+    they are tiles of one vector. The model leaves out that panels come from L2 or beyond.
     """
     if not has_tiles(graph):
         return []
     op, channel = graph.operator, slot_of(graph.operator.channel_axis, len(graph.operator.spatial))
-    kinds: dict[str, dict[int, Schedule]] = {"whole": {}, "square": {}, "tall": {}}
-    for schedule in schedules:
+    pixels = {slot_of(a, len(op.spatial)): op.extents[a] for a in op.spatial[-2:]}
+    kinds: dict[str, dict[int, tuple[int, int]]] = {"whole": {}, "square": {}, "tall": {}}
+    for place, schedule in enumerate(schedules):
         tile, order = schedule.tile, schedule.knob("loop_order")
         vectors = int(tile[0, channel]) // graph.hardware.lanes
         if schedule.knob("convolution") != 1 or schedule.knob("thread_split") > 1 or vectors not in (1, 2):
@@ -103,10 +105,13 @@ def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> li
         plan = make_plan(lower(op, schedule, graph.hardware))
         if plan.tiling is None or len(plan.tiling.parts) * vectors != MOST_SUMS:
             continue
-        whole = all(tile[0, slot_of(a, len(op.spatial))] >= op.extents[a] for a in op.spatial[-2:])
-        kinds["square" if vectors == 2 else "whole" if whole else "tall"].setdefault(order, schedule)
-    found = [*kinds["whole"].values(), *kinds["square"].values()]
-    return found or list(kinds["tall"].values())
+        sizes = {slot: int(tile[0, slot]) for slot in pixels}
+        whole = all(sizes[slot] >= extent for slot, extent in pixels.items())
+        kind = kinds["square" if vectors == 2 else "whole" if whole else "tall"]
+        computed = math.prod(-(-extent // sizes[slot]) * sizes[slot] for slot, extent in pixels.items())
+        kind[order] = min(kind.get(order, (computed, place)), (computed, place))
+    found = [*kinds["whole"].values(), *kinds["square"].values()] or kinds["tall"].values()
+    return [schedules[place] for _, place in found]
 
 
 def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:
