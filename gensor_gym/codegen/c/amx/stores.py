@@ -49,13 +49,13 @@ def loaded(plan: LoopPlan, r: int, c: int) -> str:
 
 
 def equal_in_rows(reader: Reader, c: int) -> tuple[list[str], dict[str, str]]:
-    """Return C statements that load the operands of the epilogue that are equal in all rows, and their variables by name.
+    """Return C statements that load the factors and addends that are equal in all rows, and their variables by name.
 
     Otherwise compilers load them again after each store of bytes, which may change any memory.
     """
     lines, names = [], {}
     for operand in reader.plan.stages:
-        if operand is not None and len(reader.distinct(operand)) == 1:
+        if operand is not None and operand.dtype != "int8" and len(reader.distinct(operand)) == 1:
             value, is_real = reader.value(operand, reader.plan.rows[0], reader.plan.chunks[c]), operand.dtype == "float32"
             names[operand.name] = name = f"{operand.name}_of_{c}"
             kind = f"{'real' if is_real else 'vec'}{LANES}"
