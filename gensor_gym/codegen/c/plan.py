@@ -221,10 +221,7 @@ def make_plan(program: Program) -> LoopPlan:
     whole = [op.frozen and group < 0 and serves_all(op, read, program.tiles[2]) for read in op.reads]
     blockwise = any(pack and not one for pack, one in zip(packs, whole, strict=False))
     tiles, splits, block = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]), blockwise)
-    channels = _groups_channels(op, vector, group)
-    in_tiles = tiling(op, program.hardware, tiles, vector, group, True, packs[0]) if channels else None
-    together = in_tiles.step if in_tiles and in_tiles.taps < 0 else size
-    layout = copies.Layout(vector, group, block, together, bool(in_tiles and in_tiles.pixels))
+    layout = _layout(replace(program, tiles=tiles), vector, group, block, packs[0])
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
 
@@ -246,6 +243,15 @@ def make_plan(program: Program) -> LoopPlan:
         program=program, axes=axes, tiles=tiles, vector=vector, chunks=chunks, reads=reads, stages=stages, output=output,
         splits=splits, threads=max(1, program.hardware.units), shift=shift, group=group,
     )  # fmt: skip
+
+
+def _layout(program: Program, vector: int, group: int, block: int, packed: bool) -> copies.Layout:
+    """Return how copies are laid out; `packed` says whether there is one of the first operand."""
+    op, size, in_tiles = program.operator, GROUPS[program.operator.dtype] if group >= 0 else 1, None
+    if _groups_channels(op, vector, group):
+        in_tiles = tiling(op, program.hardware, program.tiles, vector, group, True, packed)
+    together = in_tiles.step if in_tiles and in_tiles.taps < 0 else size
+    return copies.Layout(vector, group, block, together, bool(in_tiles and in_tiles.pixels))
 
 
 def _groups_channels(op: Operator, vector: int, group: int) -> bool:
