@@ -31,6 +31,8 @@ LEAST = 12
 
 IN_TILES = 4 * 16 + VECTORS + 1
 """Number of accumulators in four tile registers (AMX), and of the vectors that are not accumulators in their place."""
+NEAR = 8
+"""Weights are near if they take less than one part in so many of L2."""
 OF_LINES = 2
 """Number of vectors of channels of a program of `fills_lines`, so that an element of the image serves two multiply-adds."""
 
@@ -84,21 +86,23 @@ def has_tiles(graph: ConstructionGraph) -> bool:
 
 
 def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> list[Schedule]:
-    """Return the programs of a ranking to measure first if tile registers multiply int8: at most two for each kind of tile.
+    """Return the programs of a ranking to measure first if tile registers multiply int8: one or two for each kind of tile.
 
     Their register tiles have four tiles of sums, compute the fewest pixels twice, and are in a task with all channels. They are
     tiles of all pixels, so that weights are read once, then of two vectors, which load the fewest rows. Without any of these,
-    they are tiles of one vector. The model leaves out that panels come from L2 or beyond.
+    they are tiles of one vector. The model leaves out that panels come from L2 or beyond. Weights that are not near are read in
+    the outer loop, because calls of the network find them in no cache, and the next panel is prefetched.
     """
     if not has_tiles(graph):
         return []
     op, channel = graph.operator, slot_of(graph.operator.channel_axis, len(graph.operator.spatial))
+    near = op.reads[1].tensor.size < next(int(level.capacity) for level in graph.hardware.memory if level.name == "l2") // NEAR
     pixels = {slot_of(a, len(op.spatial)): op.extents[a] for a in op.spatial[-2:]}
     kinds: dict[str, dict[int, tuple[int, int]]] = {"whole": {}, "square": {}, "tall": {}}
     for place, schedule in enumerate(schedules):
         tile, order = schedule.tile, schedule.knob("loop_order")
         vectors = int(tile[0, channel]) // graph.hardware.lanes
-        if schedule.knob("convolution") != 1 or schedule.knob("thread_split") > 1 or vectors not in (1, 2):
+        if schedule.knob("convolution") != 1 or schedule.knob("thread_split") > 1 or vectors not in (1, 2) or order > near:
             continue
         if tile[-1, channel] < op.extents[op.channel_axis] or tile[1, channel] != tile[0, channel]:
             continue

@@ -120,6 +120,14 @@ def test_the_first_trials_fill_tile_registers(size: int, taps: int, padding: str
         assert not filling_tiles(other, found)
 
 
+def test_far_weights_are_read_in_the_outer_loop() -> None:
+    machine = dataclasses.replace(hardware.get("cascade_lake"), tensor_peak=(("int8", 6e12),))
+    op = operators.parse(f"{LAST.format(14, 1, '').replace('k=96', 'k=2048')}+dequantize+bias+quantize")
+    made, few = ConstructionGraph(op, machine, "extended"), MarkovExtended(walkers=4, steps=8, refiners=0, descents=0, columns=0)
+    first = filling_tiles(made, few.construct(made, np.random.default_rng(0)).schedules)
+    assert [schedule.knob("loop_order") for schedule in first] == [0]
+
+
 @pytest.mark.parametrize("tile, whole", [
     ("1x1x32x1x13", True), ("1x1x16x1x13", False), ("1x1x32x13x1", False), ("1x1x32x1x8", False), ("1x1x48x1x13", False),
     ("1x1x32x2x13", False), ("1x1x32x1x1", False),

@@ -180,6 +180,8 @@ def _lanes_stay(plan: LoopPlan) -> bool:
         return False
     if not plan.moves(plan.vector):
         return plan.splits == 1
+    if not _rows(plan):
+        return True
     lanes_are_outer = plan.tiles[1][plan.vector] == plan.tiles[0][plan.vector]
     all_rows = all(plan.tiles[1][a] >= min(plan.tiles[2][a], plan.op.extents[a]) for a in _rows(plan))
     return plan.program.knob("loop_order") == 0 and (lanes_are_outer or all_rows)
