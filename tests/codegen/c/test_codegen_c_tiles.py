@@ -222,7 +222,8 @@ def asked(source: str, steps: Iterable[dict[str, int]]) -> list[int]:
 def test_panels_of_windows_are_prefetched_step_by_step() -> None:
     """The next panel's lines in equal parts by the tiles that read this one; the same panel's, one page on, by a single tile."""
     sizes = "c=256, h=7, w=7, k=256, r=3, s=3, padding=1"
-    made = (last(sizes, (16, 4, 7), pack_a=1), last(sizes, (16, 7, 7), pack_a=1), last(sizes, (16, 7, 7), pack_a=1, loop_order=1))
+    tiles = ((16, 4, 7), 0), ((16, 7, 7), 0), ((16, 7, 7), 1)
+    made = [last(sizes, tile, pack_a=1, loop_order=order) for tile, order in tiles]
     frozen = (dataclasses.replace(one, operator=dataclasses.replace(one.operator, frozen=True)) for one in made)
     several, one, other = (generate_c(each).source for each in frozen)
     steps = [{"c": c, "r": r, "s": s} for c in range(0, 256, 64) for r in range(3) for s in range(3)]
