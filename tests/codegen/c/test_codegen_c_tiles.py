@@ -230,7 +230,8 @@ def test_panels_of_windows_are_prefetched_step_by_step() -> None:
     lines = [line for p in (0, 3) for line in asked(several, [{**step, "p": p} for step in steps])]
     assert sorted(lines) == list(range(16 * len(steps))) and lines == sorted(lines)
     assert f"__builtin_prefetch(w + {(256 + 4) * 9 * 16 + 63} + ahead_0 * 64, 0, 2)" in several
-    assert asked(one, steps) == asked(other, steps) == list(range(16 * len(steps))) and "__builtin_prefetch(w + 4159 + ahead_0 * 64)" in one
+    assert asked(one, steps) == asked(other, steps) == list(range(16 * len(steps)))
+    assert "__builtin_prefetch(w + 4159 + ahead_0 * 64)" in one
 
 
 def test_weights_of_the_next_columns_are_prefetched() -> None:
