@@ -86,19 +86,21 @@ def has_tiles(graph: ConstructionGraph) -> bool:
 
 
 def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> list[Schedule]:
-    """Return the programs of a ranking to measure first if tile registers multiply int8: one or two for each kind of tile.
+    """Return the programs of a ranking to measure first if tile registers multiply int8.
 
-    Their register tiles have four tiles of sums, compute the fewest pixels twice, and are in a task with all channels. They are
-    tiles of all pixels, so that weights are read once, then of two vectors, which load the fewest rows. Without any of these,
-    they are tiles of one vector. The model leaves out that panels come from L2 or beyond. Weights that are not near are read in
-    the outer loop, because calls of the network find them in no cache, and the next panel is prefetched.
+    Their register tiles have four tiles of sums and are in a task with all channels; those that compute the fewest pixels twice
+    come first. They are tiles of all pixels, which read weights once, or of two vectors, which load the fewest rows. Without
+    these, they are tiles of one vector. The model leaves out that panels come from L2 or beyond.
+
+    If weights are far, calls of the network find them in no cache, while trials do. So all such programs that read weights in the
+    outer loop, and prefetch the next panel, come before others. If weights are near, the first program of each kind is enough.
     """
     if not has_tiles(graph):
         return []
     op, channel = graph.operator, slot_of(graph.operator.channel_axis, len(graph.operator.spatial))
     near = op.reads[1].tensor.size < next(int(level.capacity) for level in graph.hardware.memory if level.name == "l2") // NEAR
     pixels = {slot_of(a, len(op.spatial)): op.extents[a] for a in op.spatial[-2:]}
-    kinds: dict[str, dict[int, tuple[int, int]]] = {"whole": {}, "square": {}, "tall": {}}
+    found = list[tuple[int, int, str, int]]()
     for place, schedule in enumerate(schedules):
         tile, order = schedule.tile, schedule.knob("loop_order")
         vectors = int(tile[0, channel]) // graph.hardware.lanes
@@ -111,11 +113,13 @@ def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> li
             continue
         sizes = {slot: int(tile[0, slot]) for slot in pixels}
         whole = all(sizes[slot] >= extent for slot, extent in pixels.items())
-        kind = kinds["square" if vectors == 2 else "whole" if whole else "tall"]
+        kind = "square" if vectors == 2 else "whole" if whole else "tall"
         computed = math.prod(-(-extent // sizes[slot]) * sizes[slot] for slot, extent in pixels.items())
-        kind[order] = min(kind.get(order, (computed, place)), (computed, place))
-    found = [*kinds["whole"].values(), *kinds["square"].values()] or kinds["tall"].values()
-    return [schedules[place] for _, place in found]
+        found.append((computed, place, kind, order))
+    first: dict[object, int] = {}
+    for one in sorted([one for one in found if one[2] != "tall"] or found):
+        first.setdefault(one[2:] if near else one, one[1])
+    return [schedules[place] for place in first.values()]
 
 
 def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:
