@@ -3,9 +3,9 @@
 Walks double tiles step by step, and rarely reach tiles of 7 or 13 pixels, or of three vectors of channels. ResNet-50's
 convolution of 7x7 pixels from 2048 to 512 channels, in int8, takes 0.79 of the time from one of these programs (one core of a
 Zen 4). Of SqueezeNet's convolutions of 13x13 and 27x27 pixels, in float32, those with whole lines of pixels (`fills_lines`) take
-0.76 to 1.06 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512). In int8 with tile registers
-(AMX), ResNet-50 with such programs as `filling_tiles` names takes 0.88 of the time that it takes with those that are fastest while
-their weights are in L2 (one core of an Intel Xeon with AMX).
+0.76 to 1.06 of the time of the best of three other programs (one core of an Intel Xeon with AVX-512). In int8 with tile
+registers, ResNet-50 with programs such as `filling_tiles` names takes 0.88 of the time that it takes with those that are fastest
+while their weights are in L2 (one core of an Intel Xeon with AMX).
 """
 
 from __future__ import annotations
