@@ -33,7 +33,7 @@ LEAST = 12
 IN_TILES = 4 * 16 + VECTORS + 1
 """Number of accumulators in four tile registers (AMX), and of the vectors that are not accumulators in their place."""
 NEAR = 8
-"""Weights are near if they take less than one part in so many of L2."""
+"""Weights are near if they take less than 1 / NEAR of L2."""
 OF_LINES = 2
 """Number of vectors of channels of a program of `fills_lines`, so that an element of the image serves two multiply-adds."""
 
