@@ -83,13 +83,20 @@ def measure_with_feedback(
     near: float,
     explored: float = 0.0,
     predict: Predict | None = None,
+    first: Callable[[Sequence[Schedule]], Sequence[Schedule]] | None = None,
 ) -> None:
     """Construct programs and measure them in the order of corrected predictions, again and again.
+
+    Those that `first` returns of a ranking are measured before all others.
 
     The search ends when the budget is spent or no new program is constructed. `Trials` describes the order and the arguments.
     """
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
-    until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
+
+    def measure(found: Construction) -> None:
+        trials.measure(found.schedules, found.latencies, first(found.schedules) if first else ())
+
+    until_nothing_new(construct, session, rng, measure)
 
 
 class Trials:
@@ -120,12 +127,14 @@ class Trials:
         self.best: tuple[float, Schedule] | None = None
         """(quiet seconds, schedule) of the fastest measured program; None before any succeeded."""
 
-    def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
-        """Measure all new programs of a ranking, `schedules` with model times `seconds`.
+    def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float], first: Sequence[Schedule] = ()) -> None:
+        """Measure all new programs of a ranking, `schedules` with model times `seconds`, beginning with those of `first`.
 
         After every second trial a neighbour of the best program is measured too.
         """
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
+        for schedule in (one for one in first if one in left):
+            self._try(schedule, left.pop(schedule))
         for schedule in self._unknown(left):
             self._try(schedule, left.pop(schedule))
         while left:

@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -41,7 +42,7 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
-from gensor_gym.networks.orders.tilings import filled_registers, fills_lines
+from gensor_gym.networks.orders.tilings import filled_registers, filling_tiles, fills_lines, has_tiles
 from gensor_gym.registry import check_known
 
 Form = Literal["ratio", "difference"]
@@ -135,7 +136,7 @@ class Markov(Constructing):
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
         # Of networks alone, so that studies on single operators compare with the traverser that they began with.
-        in_network = len(parts) > 1 and graph.operator.frozen
+        in_network = graph.operator.frozen and (len(parts) > 1 or has_tiles(graph))
         if (stores_pixels(graph) or in_network) and len(filled := filled_registers(graph)):
             more = filled, graph.latencies(filled)
             if stores_pixels(graph):
@@ -273,5 +274,5 @@ class MarkovExtended(Markov):
         def predict(rows: np.ndarray) -> np.ndarray:
             return session.graph.latencies(rows) + store_seconds(rows, session.graph)
 
-        own = predict if stores_pixels(session.graph) else None
-        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=own)
+        own, first = predict if stores_pixels(session.graph) else None, partial(filling_tiles, session.graph)
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=own, first=first)

@@ -13,7 +13,7 @@ from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
-from gensor_gym.networks.orders.tilings import LEAST, filled_registers, fills_lines
+from gensor_gym.networks.orders.tilings import LEAST, filled_registers, filling_tiles, fills_lines
 
 IMAGE = 'frozen conv2d(n=1, c=64, h=8, w=56, k=64, r=1, s=1, dtype="int8")'
 QUANTISED = f"{IMAGE}+dequantize+bias+quantize"
@@ -94,6 +94,39 @@ def test_the_third_trial_of_constant_weights_takes_whole_lines(size: int, pixels
     lines = [schedule for schedule in tried if fills_lines(session.graph, schedule)]
     assert lines and int(lines[0].tile[0, 2]) == 32 and size % int(lines[0].tile[0, 4]) == 0
     assert any(int(row[4]) == pixels for row in filled_registers(session.graph))
+
+
+LAST = 'frozen conv2d(n=1, c=64, h={0}, w={0}, k=96, r={1}, s={1}{2}, dtype="int8", image="nhwc", result="nhwc")'
+
+
+@pytest.mark.parametrize("size, taps, padding, tiles", [
+    (7, 3, ", padding=1", [(16, 7, 7), (16, 7, 7)]), (14, 1, "", [(32, 2, 14), (32, 2, 14)]),
+    (7, 1, ", stride=2", [(32, 4, 4), (32, 4, 4)]),
+])  # fmt: skip
+def test_the_first_trials_fill_tile_registers(size: int, taps: int, padding: str, tiles: list[tuple[int, ...]]) -> None:
+    """With all pixels, or in a square; channels or pixels in the outer loop. Without constant weights or such registers, none."""
+    plain = hardware.get("cascade_lake")
+    machine = dataclasses.replace(plain, tensor_peak=(("int8", 6e12),))
+    op = operators.parse(f"{LAST.format(size, taps, padding)}+dequantize+bias+quantize")
+    few = MarkovExtended(walkers=4, steps=8, refiners=0, descents=0, columns=0)
+    session = Session(Task(op, machine, "analytic", "extended"), Budget(trials=2))
+    with pytest.raises(BudgetSpent):
+        few.search(session, np.random.default_rng(0))
+    tried = [session.graph.parse(row.schedule) for row in session.trace]
+    assert [tuple(map(int, schedule.tile[0, 2:5])) for schedule in tried] == tiles
+    assert {schedule.knob("loop_order") for schedule in tried} == {0, 1}
+    found = few.construct(session.graph, np.random.default_rng(0)).schedules
+    for other in (ConstructionGraph(op, plain, "extended"), ConstructionGraph(dataclasses.replace(op, frozen=False), machine)):
+        assert not filling_tiles(other, found)
+
+
+def test_far_weights_are_read_in_the_outer_loop() -> None:
+    machine = dataclasses.replace(hardware.get("cascade_lake"), tensor_peak=(("int8", 6e12),))
+    op = operators.parse(f"{LAST.format(14, 1, '').replace('k=96', 'k=2048')}+dequantize+bias+quantize")
+    made, few = ConstructionGraph(op, machine, "extended"), MarkovExtended(walkers=4, steps=8, refiners=0, descents=0, columns=0)
+    first = filling_tiles(made, few.construct(made, np.random.default_rng(0)).schedules)
+    assert len(first) > 4 and not any(schedule.knob("loop_order") for schedule in first)
+    assert tuple(map(int, first[0].tile[0, 2:5])) == (32, 2, 14)
 
 
 @pytest.mark.parametrize("tile, whole", [

@@ -11,7 +11,7 @@ from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.program import lower
 from gensor_gym.cost.cpu.groups import group_of
-from gensor_gym.cost.cpu.matrix import is_in_tiles
+from gensor_gym.cost.cpu.matrix import is_in_tiles, parts_of
 from gensor_gym.cost.cpu.tiles import fill_effective
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.graph.schedule import Schedule
@@ -118,32 +118,38 @@ TILED = (
     'conv2d(n=1, c=24, h=9, w=10, k=16, r=3, s=3, padding=1, dtype="int8")',
     'conv2d(n=1, c=64, h=9, w=10, k=48, r=3, s=3, padding=1, image="nhwc", dtype="bfloat16")',
     'conv2d(n=1, c=64, h=9, w=10, k=48, r=1, s=1, image="nhwc", result="nhwc", dtype="int8")',
+    'conv2d(n=1, c=64, h=4, w=4, k=16, r=1, s=1, image="nhwc", result="nhwc", dtype="int8")',
+    'conv2d(n=1, c=64, h=4, w=4, k=16, r=3, s=3, padding=1, image="nhwc", result="nhwc", dtype="int8")',
 )
 APART = 'conv2d(n=1, c=4, h=9, w=29, k=32, r=3, s=3, padding=1, dilation=2, dtype="bfloat16")'
 """Taps that are no neighbours."""
 
 
-@pytest.mark.parametrize("text", thorough_but((*GROUPED, *TILED, APART), TILED[1], TILED[2], TILED[5], TILED[7]))
+@pytest.mark.parametrize("text", thorough_but((*GROUPED, *TILED, APART), TILED[1], TILED[2], TILED[5], *TILED[-2:]))
 def test_the_model_puts_in_tiles_what_the_generator_puts_in_tiles(text: str) -> None:
     """Random schedules, with knobs that make groups likely; a machine without tile registers has the same legal schedules."""
     plain = hardware.get("cascade_lake")
     machine = dataclasses.replace(plain, tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
     graph, rng, found = ConstructionGraph(text, machine, "extended"), np.random.default_rng(0), set()
-    ints, floats = graph.tables.ints, graph.tables.floats
+    ints, floats, joined = graph.tables.ints, graph.tables.floats, 0
     for _ in range(300):
         row = graph.random_schedule(rng).row.copy()
         row[[PACK_A, PACK_B]] = rng.integers(2), 1
         if graph.operator.name == "conv2d":
-            row[[CONVOLUTION, PACK_A]] = 1
+            row[[CONVOLUTION, PACK_A]] = 1, "padding" in text or rng.integers(2)
         if not graph.fits(row[None])[0]:
             continue
         effective, slot = np.zeros_like(row), ints[VECTOR_SLOT + row[CONVOLUTION]]
         fill_effective(row, slot, ints, effective)
-        in_tiles = make_plan(lower(graph.operator, Schedule(row), machine)).tiling is not None
-        assert is_in_tiles(effective, slot, ints, floats) == in_tiles, str(Schedule(row))
-        found.add(in_tiles)
+        plan = make_plan(lower(graph.operator, Schedule(row), machine))
+        assert is_in_tiles(effective, slot, ints, floats) == (plan.tiling is not None), str(Schedule(row))
+        found.add(plan.tiling is not None)
+        if plan.tiling:
+            assert parts_of(effective, slot, ints) == (len(plan.tiling.parts), plan.tiling.parts[0][1]), str(Schedule(row))
+            joined += bool(plan.tiling.pixels)
         assert make_plan(lower(graph.operator, Schedule(row), plain)).tiling is None
     assert True in found or text not in TILED
+    assert joined or text not in TILED[-2:]
 
 
 def test_tiles_take_less_time_and_lower_the_floor() -> None:

@@ -108,16 +108,23 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
         columns = f"least({width}, {panel.size} - ({first}))" if panel.checked else str(width)
         place = linear([(panel.stride, first), (channel.stride, channel.low), *((run.stride, run.low) for run in taps)])
         lines.add(f"{operand.c_type} *const panel_at = {plus('packed', linear([(panel.pitch, 'panel')]))};")
-        with lines.blocks([loop(n, run) for n, run in enumerate(taps[:-1])]):
-            inner = [(run.stride, f"i{n}") for n, run in enumerate(taps[:-1])]
-            source = plus("source", add(place, linear(inner)))
-            target = plus("panel_at", linear([(run.pitch, f"i{n}") for n, run in enumerate(taps[:-1])]))
-            sizes = f"{panel.stride}, {columns}, {channel.stride}, {channel.rows}, {taps[-1].rows if taps else 1}"
-            lines.add(f"pack_filters({source}, {sizes}, {target}, {width}, {channel.pitch});")
+        step = plan.step_of_panel
+        in_steps = step > plan.group_size and any(run.rows != "1" for run in taps)
+        outer = taps if in_steps else taps[:-1]
+        blocks = [f"for (long b = 0; b < {channel.rows}; b += {step})"] if in_steps else []
+        with lines.blocks([*blocks, *(loop(n, run) for n, run in enumerate(outer))]):
+            moves = [(run.stride, f"i{n}") for n, run in enumerate(outer)] + [(channel.stride, "b")] * in_steps
+            places = [(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(channel.pitch, "b")] * in_steps
+            source, target = plus("source", add(place, linear(moves))), plus("panel_at", linear(places))
+            rows, last, pitch = (step, 1, width) if in_steps else (channel.rows, taps[-1].rows if taps else 1, channel.pitch)
+            sizes = f"{panel.stride}, {columns}, {channel.stride}, {rows}, {last}"
+            lines.add(f"pack_filters({source}, {sizes}, {target}, {width}, {pitch});")
         if not plan.has_starts:
             return
-        heads = [f"for (long k = 0; k < {channel.rows}; k += {GROUP})", *(loop(n, run) for n, run in enumerate(taps))]
-        lines.add(*sums_lines(plan, operand, heads, [(channel.pitch, "k"), *((r.pitch, f"i{n}") for n, r in enumerate(taps))]))
+        heads = [*blocks, f"for (long k = 0; k < {step if in_steps else channel.rows}; k += {GROUP})"]
+        heads += [loop(n, run) for n, run in enumerate(taps)]
+        at = [(channel.pitch, "b"), (width, "k")] if in_steps else [(channel.pitch, "k")]
+        lines.add(*sums_lines(plan, operand, heads, [*at, *((run.pitch, f"i{n}") for n, run in enumerate(taps))]))
 
 
 def _channels_left(rows: str, index: str, group: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gensor_gym.cost.cpu.groups import group_of
 from gensor_gym.cost.cpu.tiles import TASK
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.resources import rows_of
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, MAX_DIMS, PACK_A, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import (
     CLOCK,
@@ -18,6 +17,7 @@ from gensor_gym.graph.tables.tables import (
     LANES,
     MMA_PEAK,
     NUM_DIMS,
+    PADDED,
     STRIDE,
     UNITS,
 )
@@ -26,6 +26,8 @@ ROWS = 16
 """Rows of a tile register, and groups of the reduction that a step multiplies (`codegen.c.amx.steps`)."""
 MOST_SUMS, FEWEST_TAPS = 4, 3
 LOADS_PER_CYCLE = 2.0
+FEWEST_ROWS = 11.0
+"""Rows that a product of tiles takes as long as if it has fewer: four products of 7 rows took 45 cycles, of 16 rows 77."""
 CHAIN = 34.0
 """Cycles from one product of tiles to the next one on the same sums: measured with two sums of 14 rows on an Intel Xeon."""
 
@@ -47,14 +49,58 @@ def is_in_tiles(row, slot, ints, floats):  # noqa: ANN001, ANN201
         return False
     elif ints[ITEM] == 1 and row[PACK_A] == 0 and length % step != 0:
         return False
-    parts, last = 1, 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        if axis != slot and row[TILE + axis] > 1 and ints[STRIDE + MAX_AXES + axis] != 0:
+            return False
+    return parts_of(row, slot, ints)[0] > 0
+
+
+@lean
+def parts_of(row, slot, ints):  # noqa: ANN001, ANN201
+    """Return (number of tiles of rows, rows of each) of a register tile; no tiles if its sums are too many or irregular."""
+    outer, size, axes, down, across = 1, 1, 0, -1, -1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if axis != slot and row[TILE + axis] > 1:
-            if ints[STRIDE + MAX_AXES + axis] != 0:
-                return False
-            parts, last = parts * last, row[TILE + axis]
-    pieces = (last + ROWS - 1) // ROWS
-    return parts * pieces * (row[TILE + slot] // ints[LANES]) <= MOST_SUMS and (pieces <= 2 or last % pieces == 0)
+            outer, size, axes, down, across = outer * size, row[TILE + axis], axes + 1, across, axis
+    most, pieces = MOST_SUMS // (row[TILE + slot] // ints[LANES]), (size + ROWS - 1) // ROWS
+    line = _line(row, down, across, ints) if axes == 2 else 0
+    if line > 0:
+        rows = (outer - 1) * line + size
+        joined = (rows + ROWS - 1) // ROWS
+        if joined < outer * pieces and joined <= most:
+            return joined, (rows + joined - 1) // joined
+    if outer * pieces > most or (pieces > 2 and size % pieces != 0):
+        return 0, 0
+    return outer * pieces, (size + pieces - 1) // pieces
+
+
+@lean
+def _line(row, down, across, ints):  # noqa: ANN001, ANN201
+    """Return how many pixels of a line lie between equal places of neighbouring lines; 0 if rows are not of lines.
+
+    `down` and `across` are the axes along which a register tile has several rows.
+    """
+    inside, steps, lines, places = -1, 0, 0, 0
+    for d in range(ints[NUM_DIMS]):
+        at = COEF + d * MAX_AXES
+        if ints[at + across] != 0:
+            inside, steps, places = at, ints[at + across], places + 1
+        if ints[at + down] != 0:
+            lines, places = ints[at + down], places + 1
+    if places != 2 or lines == 0 or steps == 0:
+        return 0
+    far, near = ints[STRIDE + down], ints[STRIDE + across]
+    if row[PACK_A] == 1:
+        length = 1
+        for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+            if ints[inside + axis] != 0:
+                if row[TILE + TASK * MAX_AXES + axis] != ints[EXTENT + axis]:
+                    return 0
+                length += ints[inside + axis] * (ints[EXTENT + axis] - 1)
+        far, near = lines * length, steps
+    elif ints[PADDED] != 0:
+        return 0
+    return 0 if far % near != 0 else far // near
 
 
 @lean
@@ -82,7 +128,8 @@ def groups_of_row(row, ints):  # noqa: ANN001, ANN201
 @lean
 def tile_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """Return the cycles of a register tile per group of reduction points: (products, loads)."""
-    rows, groups = rows_of(row, slot, ints) * 1.0, groups_of_row(row, ints) * 1.0
+    parts, size = parts_of(row, slot, ints)
+    rows, groups = parts * max(size * 1.0, FEWEST_ROWS), groups_of_row(row, ints) * 1.0  # rows as they take time
     per_cycle = floats[MMA_PEAK] / (ints[UNITS] * floats[CLOCK])
     products = 2.0 * rows * vectors * ints[LANES] * ints[GROUPED] / per_cycle * ROWS / groups
-    return products, (rows / groups + vectors) / LOADS_PER_CYCLE
+    return products, (parts * size / groups + vectors) / LOADS_PER_CYCLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,8 @@ from tests.support.thorough import thorough_but
 
 HOST = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
 BATCHES, PER_BATCH = 13, 16
-EPILOGUES = {"bfloat16": ("", "+bias", "+bias+residual+relu"), "int8": ("", "+dequantize+bias+quantize", "+bias+dequantize")}
+QUANTISED = ("+dequantize+bias+quantize", "+dequantize+bias+residual_int8+scale+quantize")
+EPILOGUES = {"bfloat16": ("", "+bias", "+bias+residual+relu"), "int8": ("", *QUANTISED, "+bias+dequantize")}
 ROWS = (1, 3, 8, 14, 16, 17, 20, 28, 32)
 
 
@@ -133,6 +134,8 @@ IMAGE = 'conv2d(n=1, c=128, h=9, w=14, k=64, r=3, s=3, padding=1, dtype="{}")'
     (IMAGE.format("bfloat16"), "memset(packed, 0", "memset(packed, 0x41"),
     (LAST, "make_unsigned(packed", "(void)(packed"),
     (LAST, "r * 1088 + s * 64, 64)", "r * 1088 + s * 64, 128)"),
+    (LAST, "r * 6144 + s * 2048, 128)", "r * 2048 + s * 6144, 128)"),  # taps of a panel
+    (LAST, ", 9, 64, 1, panel_at", ", 9, 60, 1, panel_at"),
     (FIRST, "s * 64, 128)", "s * 64, 64)"),
     (FIRST, "const long s = 0;", "const long s = 1;"),
 ])  # fmt: skip
@@ -151,6 +154,84 @@ def test_planted_faults_show(text: str, right: str, wrong: str) -> None:
         if '"tdpbssd"' in right:  # what stands in has the sign as an argument of its own
             faulty = dataclasses.replace(faulty, source=re.sub(r"(tile_dot\(.*), 1\);", r"\1, 0);", faulty.source))
         assert not worst_error(op, inputs, load(faulty, 1)(*inputs)) <= 1.0
+
+
+def last(sizes: str, register: tuple[int, int, int], epilogue: str = QUANTISED[0], **knobs: int) -> Program:
+    """A convolution with channels last in register tiles of (channels, lines, pixels), in one task."""
+    op = operators.parse(f'conv2d(n=1, {sizes}, dtype="int8", image="nhwc", result="nhwc"){epilogue}')
+    _, k, p, q, c, r, s = op.extents
+    tile = (1, *register)
+    whole = tuple(-(-extent // size) * size for extent, size in zip((1, k, p, q), tile, strict=True))
+    return program(op, (*tile, 1, 1, 1), (*tile, c, r, s), (*whole, c, r, s), hw=HOST, convolution=1, pack_b=1, **knobs)
+
+
+WINDOW, POINTS = "c=64, h=7, w=7, k={}, r=3, s=3, padding=1", "c=64, h=7, w=7, k={}, r=1, s=1"
+JOINED = [
+    (last(WINDOW.format(32), (16, 7, 7), pack_a=1), ((0, 16), (15, 16), (30, 16), (45, 16)), 9),
+    (last(WINDOW.format(64), (64, 2, 7), QUANTISED[1], pack_a=1), ((0, 16),), 9),
+    (last(POINTS.format(32), (16, 7, 7)), ((0, 13), (12, 13), (24, 13), (36, 13)), 7),
+    (last(POINTS.format(48), (32, 4, 7), QUANTISED[1]), ((0, 14), (14, 14)), 7),  # the last tile is narrower
+    (last("c=64, h=9, w=9, k=16, r=1, s=1, stride=2", (16, 5, 5), ""), ((0, 14), (13, 14), (27, 14)), 9),
+]
+
+
+def test_parts_across_the_ends_of_lines() -> None:
+    plans = [make_plan(made).tiling for made, _, _ in JOINED]
+    assert [(plan.parts, plan.line) for plan in plans if plan] == [(parts, line) for _, parts, line in JOINED]
+    kernels = [generate_c(made) for made, _, _ in JOINED]
+    check(kernels, 1)
+    check(map(standing_in, kernels), 1)
+
+
+def test_four_vectors_leave_at_once() -> None:
+    """Of one row, two or four rows, and with some left; of products of matrices, too."""
+    tiles = (64, 1, 7), (32, 1, 7), (16, 1, 7), (48, 1, 4)
+    made = [last(POINTS.format(64), tile, each) for tile in tiles for each in QUANTISED]
+    matrix = operators.parse('gemm(m=28, n=96, k=128, dtype="int8")+dequantize+bias+quantize')
+    made.append(program(matrix, (14, 32, 1), (14, 32, 128), (28, 96, 128), hw=HOST, pack_b=1))
+    kernels = [generate_c(one) for one in made]
+    names = ["store_whole", "store_halves", "store_quarters", "store_quarters", "store_halves"]
+    assert all(f"{name}_16(" in kernel.source for name, kernel in zip(names, [*kernels[::2]], strict=True))
+    assert "store_narrow_16(" in kernels[2].source and "store_narrow_16(" not in kernels[0].source
+    check(kernels, 1)
+    check([dataclasses.replace(kernel, source=kernel.source.replace("__AVX512BW__", "__NOWHERE__")) for kernel in kernels[:4]], 1)
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("&sums_of_tiles[9][0]", "&sums_of_tiles[7][0]"),  # the first pixel of the second line
+    ("joined_16(sum_0_0, sum_1_0,", "joined_16(sum_1_0, sum_0_0,"),
+    ("store_quarters_16(y_2, y_2 + 32,", "store_quarters_16(y_2, y_2 + 64,"),
+    ("_mm512_packs_epi32((__m512i)u, (__m512i)v)", "_mm512_packs_epi32((__m512i)v * 0, (__m512i)v * 0)"),  # no zero point
+    ("0, 4, 8, 12, 1, 5, 9, 13,", "0, 1, 2, 3, 4, 5, 6, 7,"),
+    ("= start_0_0 + load_16", "= load_16"),  # the excess of bytes made unsigned
+])  # fmt: skip
+def test_planted_faults_of_stores_show(right: str, wrong: str) -> None:
+    made = JOINED[0][0]
+    kernel, inputs = generate_c(made), inputs_of(made.operator)
+    assert right in kernel.source and worst_error(made.operator, inputs, load(kernel, 1)(*inputs)) <= 1.0
+    faulty = dataclasses.replace(kernel, source=kernel.source.replace(right, wrong))
+    assert not worst_error(made.operator, inputs, load(faulty, 1)(*inputs)) <= 1.0
+
+
+def asked(source: str, steps: Iterable[dict[str, int]]) -> list[int]:
+    """Numbers of the lines that the prefetches of a micro-kernel ask for, for each step's values of loop variables."""
+    texts = re.findall(r"ahead_\d+ = \(unsigned long\)\((.*?)\)( \+ \d+)?;", source)
+    return [int(eval(first.replace("/", "//"), {}, step)) + int(more.strip(" +") or 0) for step in steps for first, more in texts]
+
+
+def test_panels_of_windows_are_prefetched_step_by_step() -> None:
+    """The next panel's lines in equal parts by the tiles that read this one; the same panel's, one page on, by a single tile."""
+    sizes = "c=256, h=7, w=7, k=256, r=3, s=3, padding=1"
+    tiles = ((16, 4, 7), 0), ((16, 7, 7), 0), ((16, 7, 7), 1)
+    made = [last(sizes, tile, pack_a=1, loop_order=order) for tile, order in tiles]
+    frozen = (dataclasses.replace(one, operator=dataclasses.replace(one.operator, frozen=True)) for one in made)
+    several, one, other = (generate_c(each).source for each in frozen)
+    steps = [{"c": c, "r": r, "s": s} for c in range(0, 256, 64) for r in range(3) for s in range(3)]
+    lines = [line for p in (0, 3) for line in asked(several, [{**step, "p": p} for step in steps])]
+    assert sorted(lines) == list(range(16 * len(steps))) and lines == sorted(lines)
+    assert f"__builtin_prefetch(w + {(256 + 4) * 9 * 16 + 63} + ahead_0 * 64, 0, 2)" in several
+    assert asked(one, steps) == asked(other, steps) == list(range(16 * len(steps)))
+    assert "__builtin_prefetch(w + 4159 + ahead_0 * 64)" in one
 
 
 def test_weights_of_the_next_columns_are_prefetched() -> None:

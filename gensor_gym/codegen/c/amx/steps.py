@@ -1,4 +1,4 @@
-"""C text of products in tile registers: the sums of a register tile are up to four tiles, added to accumulators at the end.
+"""C text of products in tile registers: the sums of a register tile are up to four tiles, which are stored in memory at the end.
 
 A step multiplies up to 64 bytes of each row of the scalar operand with as many groups of rows of the other. The rest of the
 reduction of a matrix product, which fills no step, is computed in vectors.
@@ -6,6 +6,7 @@ reduction of a matrix product, which fills no step, is computed in vectors.
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.amx.stores import in_fours, is_signed
 from gensor_gym.codegen.c.amx.tiling import GROUP_BYTES, LANES, ROW_BYTES, Tiling
 from gensor_gym.codegen.c.micro.ahead import ask_ahead
 from gensor_gym.codegen.c.operand import SCALAR, Reader, bounds
@@ -41,10 +42,10 @@ def _sums(found: Tiling, part: int, chunk: int) -> int:
 def products(lines: Lines, reader: Reader, found: Tiling) -> None:
     """Write the products of whole steps of the reduction in tiles, and add them to the accumulators.
 
-    The index along the reduction is declared if products are left from it on.
+    They stay in memory if results are stored in fours. The index along the reduction is declared if products are left from it on.
     """
     plan = reader.plan
-    width, rows = LANES * len(plan.chunks), len(plan.rows)
+    width, rows = LANES * len(plan.chunks), found.rows
     numbers = [(p, c) for p in range(len(found.parts)) for c in range(len(plan.chunks))]
     lines.add(f"{plan.accumulator} sums_of_tiles[{rows}][{width}] {_ALIGNED};")
     if reader.edge:
@@ -55,10 +56,10 @@ def products(lines: Lines, reader: Reader, found: Tiling) -> None:
     for p, c in numbers:
         place = f"&sums_of_tiles[{found.parts[p][0]}][{LANES * c}]"
         lines.add(f"tile_store({_sums(found, p, c)}, {place}, {4 * width});")
-    for r in range(rows):
+    for r in range(0 if in_fours(reader) else len(plan.rows)):
         for c, chunk in enumerate(plan.chunks):
-            found_sum = f"load_{LANES}(&sums_of_tiles[{r}][{chunk.offset}])"
-            lines.add(f"sum_{r}_{c} += {found_sum}{f' - start_0_{c}' if _is_signed(plan) else ''};")
+            found_sum = f"load_{LANES}(&sums_of_tiles[{found.place(r)}][{chunk.offset}])"
+            lines.add(f"sum_{r}_{c} += {found_sum}{f' - start_0_{c}' if is_signed(plan) else ''};")
 
 
 def _loops(lines: Lines, reader: Reader, found: Tiling, axes: list[int]) -> None:
@@ -84,12 +85,13 @@ def _loops(lines: Lines, reader: Reader, found: Tiling, axes: list[int]) -> None
 def _step(lines: Lines, reader: Reader, found: Tiling) -> None:
     plan = reader.plan
     scalar, item = plan.reads[0], ITEM_BYTES[plan.op.dtype]
-    places = [add(scalar.name, reader.index(scalar, row, SCALAR)) for row in plan.rows]
+    places = {found.place(r): add(scalar.name, reader.index(scalar, row, SCALAR)) for r, row in enumerate(plan.rows)}
     pitch = ROW_BYTES if found.axis < 0 else item * scalar.strides[found.axis]
     if reader.edge:  # the last row may repeat, so that rows have no equal distances
-        lines.add(*(f"memcpy(rows_of_tiles[{r}], {place}, {found.row_bytes});" for r, place in enumerate(places)))
-        places, pitch = [f"rows_of_tiles[{r}]" for r in range(len(plan.rows))], ROW_BYTES
-    loads = [f"tile_load({SCALARS[p % 2]}, {places[start]}, {pitch});" for p, (start, _) in enumerate(found.parts)]
+        lines.add(*(f"memcpy(rows_of_tiles[{r}], {place}, {found.row_bytes});" for r, place in places.items()))
+        places, pitch = {r: f"rows_of_tiles[{r}]" for r in range(found.rows)}, ROW_BYTES
+    starts = [places.get(start) or f"{places[0]} + {start * pitch // item}" for start, _ in found.parts]
+    loads = [f"tile_load({SCALARS[p % 2]}, {start}, {pitch});" for p, start in enumerate(starts)]
     chunks, parts = range(len(plan.chunks)), range(len(found.parts))
     if len(chunks) <= len(COLUMNS):
         lines.add(*(_column(reader, found, c) for c in chunks))
@@ -103,17 +105,12 @@ def _step(lines: Lines, reader: Reader, found: Tiling) -> None:
 
 def _column(reader: Reader, found: Tiling, c: int) -> str:
     plan, lanes = reader.plan, reader.plan.reads[1]
-    apart = lanes.strides[found.taps] if found.taps >= 0 else plan.group_size * lanes.strides[plan.group]
-    pitch = apart * ITEM_BYTES[plan.op.dtype]
+    width = plan.widest or plan.tiles[0][plan.vector]
+    pitch = lanes.strides[found.taps] * ITEM_BYTES[plan.op.dtype] if found.taps >= 0 else GROUP_BYTES * width
     return f"tile_load({COLUMNS[c % 2]}, {add(lanes.name, reader.index(lanes, plan.rows[0], plan.chunks[c]))}, {pitch});"
 
 
 def _dot(plan: LoopPlan, found: Tiling, p: int, c: int) -> str:
     """Return the C statement that multiplies part `p` of the rows with vector `c` of the columns."""
-    name = "tdpbf16ps" if not plan.groups_bytes else "tdpbssd" if _is_signed(plan) else "tdpbusd"
-    return f'tile_dot("{name}", {_sums(found, p, c)}, {SCALARS[p % 2]}, {COLUMNS[c % 2]}, {int(_is_signed(plan))});'
-
-
-def _is_signed(plan: LoopPlan) -> bool:
-    """Return whether bytes of the scalar operand are signed, since they are not packed; sums then have no excess."""
-    return plan.groups_bytes and plan.reads[0].packing is None
+    name = "tdpbf16ps" if not plan.groups_bytes else "tdpbssd" if is_signed(plan) else "tdpbusd"
+    return f'tile_dot("{name}", {_sums(found, p, c)}, {SCALARS[p % 2]}, {COLUMNS[c % 2]}, {int(is_signed(plan))});'

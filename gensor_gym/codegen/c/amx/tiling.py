@@ -20,7 +20,10 @@ MOST_SUMS = 4
 
 @dataclass(frozen=True)
 class Tiling:
-    """Division of a register tile: `parts` of its rows as (first row, number of rows), which lie along `axis`."""
+    """Division of a register tile: `parts` of its rows as (first row, number of rows), which lie along `axis`.
+
+    Parts of equal length may overlap.
+    """
 
     parts: tuple[tuple[int, int], ...]
     axis: int
@@ -31,16 +34,30 @@ class Tiling:
     """Bytes of such a row."""
     taps: int = -1
     """Axis of a window whose taps are all in such a row, a group of channels each; -1 if the row has channels of one tap."""
+    pixels: int = 0
+    """Pixels of the register tile in each line of the image, if parts are multiplied across the ends of lines; else 0."""
+    line: int = 0
+    """Rows from a line of pixels to the next one then. Rows between them are multiplied in vain."""
+
+    def place(self, row: int) -> int:
+        """Return the number, among the rows of the parts, of a row of the register tile."""
+        return row // self.pixels * self.line + row % self.pixels if self.pixels else row
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the parts."""
+        start, size = self.parts[-1]
+        return start + size
 
 
 def tiling(
-    op: Operator, hardware: Hardware, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, whole: bool
+    op: Operator, hardware: Hardware, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, whole: bool, packed: bool
 ) -> Tiling | None:
     """Return how register tiles are multiplied in tile registers; None if they are not. `tiles` are of sizes [3, A].
 
-    All rows must multiply the same columns. `group` is the reduction axis whose elements are multiplied in groups. If `whole`,
-    tiles must have no rests along it and along the lanes. Channels that fill no row of a tile are multiplied for all taps of a
-    row of the window at once.
+    `packed` says that the scalar operand is copied. All rows must multiply the same columns. `group` is the reduction axis whose
+    elements are multiplied in groups. If `whole`, tiles must have no rests along it and along the lanes. Channels that fill no
+    row of a tile are multiplied for all taps of a row of the window at once.
     """
     register = tiles[0]
     width, step, row_bytes, taps = register[vector], ROW_BYTES // ITEM_BYTES[op.dtype], ROW_BYTES, -1
@@ -59,10 +76,38 @@ def tiling(
     size = register[axes[-1]] if axes else 1
     outer, pieces = math.prod(register[a] for a in axes) // size, ceil_div(size, ROWS)
     longest = ceil_div(size, pieces)
+    if line := _line(op, tiles, axes, packed):
+        rows = (outer - 1) * line + size
+        joined = ceil_div(rows, ROWS)
+        if joined < outer * pieces and joined * (width // LANES) <= MOST_SUMS:
+            longest = ceil_div(rows, joined)
+            starts = [(i * (rows - longest) // max(1, joined - 1), longest) for i in range(joined)]
+            return Tiling(tuple(starts), axes[-1], step, row_bytes, taps, size, line)
     if outer * pieces * (width // LANES) > MOST_SUMS or (pieces > 2 and size % pieces):
         return None  # two registers hold the rows of the parts in turn, so every other part has equally many
     starts = [(size * o + begin, min(longest, size - begin)) for o in range(outer) for begin in range(0, size, longest)]
     return Tiling(tuple(starts), axes[-1] if axes else -1, step, row_bytes, taps)
+
+
+def _line(op: Operator, tiles: tuple[tuple[int, ...], ...], axes: list[int], packed: bool) -> int:
+    """Return how many pixels of a line lie between equal places of neighbouring lines; 0 if rows are not of lines.
+
+    `axes` are those along which a register tile has several rows. An image of 7x7 pixels has 49 rows, and fills four tile
+    registers instead of seven.
+    """
+    image, extents = op.reads[0], op.extents
+    if len(axes) != 2 or any(sum(bool(row[a]) for row in image.coefficients) != 1 for a in axes):
+        return 0
+    down, across = (next(row[a] for row in image.coefficients if row[a]) for a in axes)
+    far, near = (image.axis_strides()[a] for a in axes)
+    if packed:
+        inside = next(row for row in image.coefficients if row[axes[1]])
+        if any(c and tiles[2][a] != extents[a] for a, c in enumerate(inside)):
+            return 0
+        far, near = down * (1 + sum(c * (extent - 1) for c, extent in zip(inside, extents, strict=True))), across
+    elif image.is_padded(extents):
+        return 0
+    return 0 if far % near else far // near
 
 
 def _taps(op: Operator, tiles: tuple[tuple[int, ...], ...], group: int) -> int:

@@ -34,6 +34,24 @@ static inline vec{w} words_of_{w}(vec{w} a, vec{w} b, vec{w} c, vec{w} d, real{w
 #endif
 }
 """
+_JOIN = """/* Four vectors of integers, each plus a whole zero point, as bytes one after another, clipped to -128 .. 127. */
+static inline vec{w} joined_{w}(vec{w} a, vec{w} b, vec{w} c, vec{w} d, real{w} p, real{w} q, real{w} r, real{w} s) {
+    typedef int32_t words __attribute__((vector_size({bytes})));
+    const words m = __builtin_convertvector(p, words), n = __builtin_convertvector(q, words);
+    const words u = __builtin_convertvector(r, words), v = __builtin_convertvector(s, words);
+#ifdef {macro}
+    const {i} ab = {p}_adds_epi16({p}_packs_epi32(({i})a, ({i})b), {p}_packs_epi32(({i})m, ({i})n));
+    const {i} cd = {p}_adds_epi16({p}_packs_epi32(({i})c, ({i})d), {p}_packs_epi32(({i})u, ({i})v));
+    const vec{w} all = (vec{w}){p}_packs_epi16(ab, cd);
+    return __builtin_shufflevector(all, all, {turned});
+#else
+    const octets{w} parts[] = {narrowed_{w}(a + m), narrowed_{w}(b + n), narrowed_{w}(c + u), narrowed_{w}(d + v)};
+    vec{w} all;
+    memcpy(&all, parts, sizeof all);
+    return all;
+#endif
+}
+"""
 PART = """/* The first `count` bytes, 1 to 8 (a constant), then zeros: in memory, a wide load after narrow stores would wait. */
 static inline __attribute__((always_inline)) int64_t part_of(const int8_t *p, unsigned long count) {
     uint64_t all = 0;
@@ -67,7 +85,10 @@ static inline vec{w} byte_of_{w}(vec{w} x, int i) {
     return (vec{w})((bits)x << (24 - 8 * i)) >> 24;
 }
 """
-_NAMES = ("words_of", "byte_of", *(f"{kind}_{count}words" for kind in ("scatter", "gather") for count in COUNTS.values()))
+_PARTS = {"whole": 1, "halves": 2, "quarters": 4}
+"""Kind of a store of joined bytes -> number of places that it stores to."""
+_MOVES = (f"{kind}_{count}words" for kind in ("scatter", "gather") for count in COUNTS.values())
+_NAMES = ("words_of", "byte_of", "joined", *(f"store_{kind}" for kind in _PARTS), *_MOVES)
 HELPERS = {name: f"{{{name}}}" for name in _NAMES}
 """Name of a helper -> its template, which is one placeholder that `texts` replaces."""
 
@@ -78,14 +99,27 @@ def texts(width: int) -> dict[str, str]:
         return {}
     prefix, macro = X86[width]
     values = {"order": ", ".join([_ORDER] * (width // _BLOCK)), "p": prefix, "macro": macro, "i": f"__m{32 * width}i"}
-    pack = _PACK
+    values["turned"] = ", ".join(str(_BLOCK * block + i) for i in range(_BLOCK) for block in range(width // _BLOCK))
+    pack, join = _PACK, _JOIN
     for key, value in values.items():
-        pack = pack.replace("{" + key + "}", value)
-    found = {"words_of": pack, "byte_of": _BYTE}
+        pack, join = (text.replace("{" + key + "}", value) for text in (pack, join))
+    found = {"words_of": pack, "byte_of": _BYTE, "joined": join}
+    found |= {f"store_{kind}": _parted(kind, count, width) for kind, count in _PARTS.items()}
     for count, name in COUNTS.items():
         found[f"scatter_{name}words"] = _scatter(count, name, width)
         found[f"gather_{name}words"] = _gather(count, name, width)
     return found
+
+
+def _parted(kind: str, count: int, width: int) -> str:
+    """Return the C text of a helper that stores equal parts of a vector to `count` places."""
+    size, names = width // count, [f"p{i}" for i in range(count)]
+    places = ", ".join(f"int8_t *{name}" for name in names)
+    lines = ["/* The parts of x in turn. */", f"static inline void store_{kind}_{width}({places}, vec{width} x) {{"]
+    for i, name in enumerate(names):
+        part = "x" if count == 1 else _shuffled("x", "x", range(size * i, size * i + size))
+        lines += [f"    const vec{size} part_{i} = {part};", f"    memcpy({name}, &part_{i}, sizeof part_{i});"]
+    return "\n".join([*lines, "}", ""])
 
 
 def _scatter(count: int, name: str, width: int) -> str:

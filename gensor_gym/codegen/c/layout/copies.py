@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.c.fuse import Shift, copy_limit
 from gensor_gym.codegen.c.group import GROUP, group_dimension
@@ -12,6 +12,21 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all
 from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a packed copy is laid out: for lanes along the axis `vector` and groups along the axis `group`, or -1.
+
+    `block` is the number of adjacent elements along `group`. In panels, groups of `together` elements along this axis follow one
+    another for each tap of a window. If `dense`, lines of pixels follow one another.
+    """
+
+    vector: int
+    group: int
+    block: int
+    together: int
+    dense: bool
 
 
 def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
@@ -35,28 +50,26 @@ def shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, na
 
 
 def packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str, block: int
+    program: Program, tiles: tuple[tuple[int, ...], ...], layout: Layout, access: Access, name: str
 ) -> Operand:
-    """Return a packed operand. `block` is the number of adjacent elements along the axis `group`.
+    """Return a packed operand.
 
     All tasks share one copy if it can serve them and is not too large; else each task packs a copy.
     Constant weights are packed once for all calls, so their copy may have any size.
     """
-    op, task = program.operator, tiles[2]
+    op, task, vector, group = program.operator, tiles[2], layout.vector, layout.group
     pixels = program.knob("convolution") == 1 and access.coefficients[-1][op.reduce[0]] == 1
     if serves_all(op, access, task):
-        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, block)
-        found = _copied(tiles[0][vector], whole, vector, group, access, name, block, pixels)
+        whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group, layout.block)
+        found = _copied(tiles[0][vector], whole, layout, access, name, pixels)
         assert found.packing is not None
         fits = found.packing.size * ITEM_BYTES[access.tensor.dtype] <= copy_limit(program.hardware)
         if fits or (op.frozen and access is weights(op)):
             return replace(found, packing=replace(found.packing, shared=True))
-    return _copied(tiles[0][vector], task, vector, group, access, name, block, pixels)
+    return _copied(tiles[0][vector], task, layout, access, name, pixels)
 
 
-def _copied(
-    width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str, block: int, pixels: bool
-) -> Operand:
+def _copied(width: int, task: tuple[int, ...], layout: Layout, access: Access, name: str, pixels: bool) -> Operand:
     """Return an operand that is packed for one tile of sizes `task`. `pixels` says that it is an image with channels last.
 
     It is cut into panels as wide as the register tile (`width`) if possible, else packed as one box. Panels of int8 groups also
@@ -64,7 +77,8 @@ def _copied(
     of groups apart.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
-    size_of_group = block if group >= 0 else 1
+    vector, group = layout.vector, layout.group
+    size_of_group = layout.block if group >= 0 else 1
     panel = _panel_dimension(access, task, vector)
     dimensions = range(len(shape))
     grouped = group_dimension(access, group) if group >= 0 else len(shape)
@@ -82,8 +96,9 @@ def _copied(
         for d in reversed(dimensions):
             pitch[d] = size
             item = ITEM_BYTES[access.tensor.dtype] * (size_of_group if d > grouped else 1)
-            size = size * shape[d] if d != row else _row_pitch(size * shape[d], item)
-    pitch = [p * size_of_group if d > grouped and d != panel else p for d, p in enumerate(pitch)]
+            size = size * shape[d] if d != row or layout.dense else _row_pitch(size * shape[d], item)
+    inner = layout.together if panel >= 0 else size_of_group
+    pitch = [p * inner if d > grouped and d != panel else p for d, p in enumerate(pitch)]
     strides = [
         sum(pitch[d] * access.coefficients[d][a] for d in dimensions if not (a == vector and d == panel))
         for a in range(len(task))

@@ -8,6 +8,7 @@ tasks share panels over the whole reduction, in the first block only. 32-bit sum
 
 from __future__ import annotations
 
+from gensor_gym.codegen.c.amx.stores import in_fours
 from gensor_gym.codegen.c.group import BIAS, GROUP, splat
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro.pairs import INTERLEAVE as INTERLEAVE_PAIRS
@@ -260,7 +261,7 @@ def start(lines: Lines, reader: Reader) -> None:
             if tests:
                 value = f"{' && '.join(tests)} ? {value} : {splat('0', chunk.width)}"
             lines.add(f"const vec{chunk.width} start_{place}_{c} = {value};")
-    for c, chunk in enumerate(plan.chunks):
+    for c, chunk in enumerate(() if in_fours(reader) else plan.chunks):
         places = [reader.distinct(lanes).index(reader.key(lanes, row)) for row in plan.rows]
         words = [f"sum_{r}_{c} = start_{place}_{c}" for r, place in enumerate(places)]
         lines.add(f"vec{chunk.width} {', '.join(words)};")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+from gensor_gym.codegen.c.amx import stores as c_stores
 from gensor_gym.codegen.c.elements import columns
 from gensor_gym.codegen.c.elements.halves import ENDINGS
 from gensor_gym.codegen.c.elements.quantized import finished, of_written, real
@@ -74,6 +75,9 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
     operands = [operand for operand in plan.stages if operand is not None]
     for operand in operands:
         lines.add(*reader.prologue(operand))
+    if c_stores.in_fours(reader):
+        _stored_in_fours(lines, reader)
+        return
     if runs := c_quads.runs(reader):
         for c, chunk in enumerate(plan.chunks):
             for run in runs:
@@ -86,6 +90,23 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
         return
     for r, c, chunk in results(plan):
         lines.add(*_finished(reader, r, c, chunk, {}))
+
+
+def _stored_in_fours(lines: Lines, reader: Reader) -> None:
+    """Write the epilogue and the stores of four vectors after another, and then of those that are left."""
+    plan, known = reader.plan, list[Mapping[str, str]]()
+    for c in range(len(plan.chunks)):
+        loads, names = c_stores.equal_in_rows(reader, c)
+        lines.add(*loads)
+        known.append(names)
+    groups, left = c_stores.fours(plan)
+    for group in groups:
+        for r, c in group:
+            lines.add(c_stores.loaded(plan, r, c), *_finished(reader, r, c, plan.chunks[c], known[c], "nearest"))
+        lines.add(*c_stores.store(reader, group))
+    for r, c in left:
+        lines.add(c_stores.loaded(plan, r, c), *_finished(reader, r, c, plan.chunks[c], known[c]))
+        lines.add(_stored(reader, plan.output, r, c, plan.chunks[c]))
 
 
 def _stored_run(lines: Lines, reader: Reader, run: list[int], c: int, chunk: Chunk) -> None:
@@ -202,7 +223,7 @@ def epilogue_lines(
 def store(lines: Lines, reader: Reader) -> None:
     """Write the stores of a register tile's results, without those outside the output."""
     plan = reader.plan
-    if c_quads.runs(reader) or _pixels(reader):  # stored with the epilogue
+    if c_stores.in_fours(reader) or c_quads.runs(reader) or _pixels(reader):  # stored with the epilogue
         return
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)

@@ -9,6 +9,7 @@ import functools
 import operator
 
 from gensor_gym.codegen.c.amx.steps import products
+from gensor_gym.codegen.c.amx.stores import in_fours, is_signed
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
@@ -112,6 +113,8 @@ def identity(plan: LoopPlan) -> str:
 
 def _start(lines: Lines, reader: Reader) -> None:
     plan = reader.plan
+    if in_fours(reader) and is_signed(plan):
+        return
     if plan.groups_bytes:
         (c_along if plan.groups_lanes else c_dot).start(lines, reader)
     for c, chunk in enumerate(() if plan.has_starts else plan.chunks):
