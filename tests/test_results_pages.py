@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
 H200 = ROOT / "results/h200/raw/2026-11-27"
 ZEN3 = ROOT / "results/host/networks_zen3_one_thread.jsonl"
+HELD_OUT = ROOT / "results/host/networks_intel_amx_held_out_one_thread.jsonl.gz"
 XEON_AVX2 = ROOT / "results/host/networks_intel_avx2_one_thread.jsonl"
 PEERS = "eager", "inductor"
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -121,6 +122,17 @@ def test_speed_after_a_short_compilation_is_told_as_it_was_timed() -> None:
     assert len(over) == 4 and re.findall(r" s \| (\d\.\d\d) \| (\d\.\d\d) \|$", page, re.MULTILINE) == over
 
 
+def test_three_qualities_are_told_as_they_were_timed() -> None:
+    page = (ROOT / "docs/guides/networks.md").read_text(encoding="utf-8")
+    rows = [row for row in read_rows(ROOT / "results/host/networks_qualities_intel.jsonl") if row["kind"] == "qualities"]
+    assert len(rows) == 3 and not any(row["out_of_bounds"] or row["missing"] for row in rows)
+    for row in rows:
+        seconds = (row["compiled_s"][name] for name in ("fast", "balanced", "best", "inductor"))
+        over = (row["over_peer"][quality]["median"] for quality in ("fast", "balanced", "best"))
+        told = [*(f"{one:.1f} s" if one < 9.95 else f"{one:.0f} s" for one in seconds), *(f"{one:.2f}" for one in over)]
+        assert f" | {' | '.join(told)} |\n" in page, row["network"]
+
+
 def test_what_is_said_of_generalisation_follows_from_its_values() -> None:
     """The tables of docs/generalisation.md and docs/results/policies.md: rows as the page of results has them."""
     values, page, _ = _summary("generalise")
@@ -180,6 +192,24 @@ def test_networks_of_bfloat16_are_told_as_they_were_timed(machine: str) -> None:
     )
     (means,) = (line for line in page.splitlines() if line.startswith("| geometric mean |"))
     assert f" {eager:.2f}, {inductor:.2f} |" in means
+
+
+def test_held_out_networks_are_told_as_they_were_timed() -> None:
+    """Those on an Intel Xeon, in the order of the rows."""
+    page = (ROOT / "docs/results/processors.md").read_text(encoding="utf-8")
+    found = {row["network"]: row for row in read_rows(HELD_OUT) if row["kind"] == "network"}
+    over = found.pop("resnet50")["over"]
+    assert f"ResNet-50 is {over['onnxruntime']['median']:.2f} and {over['openvino']['median']:.2f} times as fast" in page
+    rows = list(found.values())
+    assert len(rows) == 13 and not any(row["out_of_bounds"] or row["missing"] for row in rows)
+    made, fastest = [], [row["over_best"] for row in rows]
+    for row, best in zip(rows, fastest, strict=True):
+        peers = " | ".join(f"{row['over'][peer]['median']:.2f}" for peer in ("onnxruntime", "openvino"))
+        spread = f"{best['median']:.2f} [{best['low']:.2f}, {best['high']:.2f}]"
+        made.append(f"| {row['network']} | {1e3 * row['times']['ours']['median']:.3g} | {peers} | {spread} |")
+    assert "\n".join(made) in page
+    mean = geometric_mean(best["median"] for best in fastest)
+    assert f"geometric mean {mean:.2f}, least {min(best['median'] for best in fastest):.2f}:" in page
 
 
 def test_networks_with_avx2_alone_are_told_as_they_were_timed() -> None:
