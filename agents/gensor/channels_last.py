@@ -81,4 +81,4 @@ def _reads_far(graph: ConstructionGraph) -> bool:
 
 
 def _l2(graph: ConstructionGraph) -> int:
-    return next(level.capacity for level in graph.hardware.memory if level.name == "l2")
+    return graph.hardware.level("l2").capacity

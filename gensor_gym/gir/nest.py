@@ -321,9 +321,9 @@ class _Builder:
         return beside[-1:] or [place for place, _ in steps if place][-1:]
 
     def _chosen_classes(self) -> set[Place | None]:
-        """Return the axis classes along which the ids of gathers vary.
+        """Return the axis classes along which the ids of gathers and scatters vary.
 
-        A step along them reads another row of the table, so vectors cannot be loaded along them.
+        A step along them is another row of the table, so vectors cannot be loaded or stored along them.
         """
         found: set[Place | None] = set()
         for name, view in [*self.views.items(), *self.writes]:

@@ -85,11 +85,12 @@ def _goes_on(access: Access, columns: int) -> bool:
 def in_parts(nest: RowNest, units: int) -> RowNest:
     """Cut long rows into parts if there are fewer rows than cores, or a single row. Return the nest unchanged otherwise.
 
-    Rows stay whole if elements of adjacent rows are contiguous in some tensor, because its loads are transposed in registers.
+    Rows stay whole if elements of adjacent rows are contiguous in some tensor, because its loads are transposed in registers, and
+    if rows are scattered, because threads then share the rows of a table.
     """
     count, columns = parts_of(nest.columns)
     left = nest.columns - (count - 1) * columns
-    if nest.passes > 1 and nest.columns < LEAST_PASSES:
+    if nest.scattered is not None or (nest.passes > 1 and nest.columns < LEAST_PASSES):
         return nest
     if nest.parts > 1 or count == 1 or nest.rows >= max(units, 2) or any(one.is_turned for one in _accesses(nest)):
         return nest

@@ -12,6 +12,7 @@ from gensor_gym.codegen.runtime.c import load
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.text import text_of
 from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.parts import in_parts
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.emulator.emulator import emulate
 from gensor_gym.measure.records.verified import fault_of
@@ -47,6 +48,16 @@ TEXTS = {
     return y
 """,
 }
+
+
+def test_long_rows_are_not_cut_in_parts() -> None:
+    """Cut in parts, a row of 20,001 columns would write past its end, because the last part is shorter."""
+    graph, hw = dataflow.parse("""def f(x: float32[1, 20001], ids: int64[1]):
+    y = scatter_sum(x, ids, rows=2)
+    return y
+"""), hardware.get("host")
+    schedule = graph_of(graph, hw).random_schedule(np.random.default_rng(0), 8)
+    assert not fault_of(build(graph, schedule, hw)) and in_parts(row_nest(graph), 2).parts == 1
 
 
 @pytest.mark.parametrize(("name", "seed"), thorough_but([(name, seed) for name in TEXTS for seed in range(4)], *(

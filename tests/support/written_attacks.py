@@ -163,8 +163,8 @@ ATTACKS = {
     "sees that an answer stands": Attack("if (c[0] != c[0]) gemm(a, b, c);", OK),
     "moves the clock on the stack": Attack("gemm(a, b, c); turn_clock();", OK, helpers=STACK),
     "flushes small numbers to zero": Attack("_mm_setcsr(0x9fc0); gemm(a, b, c);", OK, helpers="#include <immintrin.h>"),
-    "computes ahead in a thread left behind": Attack(
-        "leave(runtime); next_b = b, next_c = c, next_a = a; gemm(a, b, c);", OK, later=BACKGROUND
+    "computes ahead in a thread left behind": Attack(  # on a busy machine its thread may write to the next call's output
+        "leave(runtime); next_b = b, next_c = c, next_a = a; gemm(a, b, c);", OK, later=BACKGROUND, or_else=WRONG
     ),
     # does without some of the work
     "is constant": Attack("for (int i = 0; i < 1920; i++) c[i] = 0;", WRONG, "before timing"),

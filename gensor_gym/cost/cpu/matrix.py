@@ -80,17 +80,19 @@ def _line(row, down, across, ints):  # noqa: ANN001, ANN201
 
     `down` and `across` are the axes along which a register tile has several rows.
     """
-    inside, steps, lines, places = -1, 0, 0, 0
+    inside, steps, lines, places, apart = -1, 0, 0, 0, 0
     for d in range(ints[NUM_DIMS]):
         at = COEF + d * MAX_AXES
         if ints[at + across] != 0:
-            inside, steps, places = at, ints[at + across], places + 1
+            inside, steps, places, apart = at, ints[at + across], places + 1, apart + d
         if ints[at + down] != 0:
-            lines, places = ints[at + down], places + 1
+            lines, places, apart = ints[at + down], places + 1, apart - d
     if places != 2 or lines == 0 or steps == 0:
         return 0
     far, near = ints[STRIDE + down], ints[STRIDE + across]
     if row[PACK_A] == 1:
+        if apart != 1:
+            return 0
         length = 1
         for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
             if ints[inside + axis] != 0:

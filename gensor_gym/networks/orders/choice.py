@@ -42,7 +42,7 @@ class Uses:
     read: set[str] = field(default_factory=set)
     """Images of the class that operations other than convolutions read with channels first."""
     laid_out: float = 0.0
-    """Seconds that convolutions take to lay out images of the class, and to store them, if they have channels first."""
+    """Predicted seconds that convolutions take more if images of the class have channels first; may be negative."""
     is_fixed: bool = False
     """Whether the class must have channels first, because an output of the network belongs to it."""
 

@@ -90,7 +90,7 @@ def in_blocks(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     op, machine = graph.operator, graph.hardware
     slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
     channel, down, inputs = slots[op.channel_axis], SPATIAL_SLOTS - 2, slots[op.reduce[0]]
-    taps, l1 = math.prod(op.extents[a] for a in op.reduce[1:]), next(x.capacity for x in machine.memory if x.name == "l1")
+    taps, l1 = math.prod(op.extents[a] for a in op.reduce[1:]), machine.level("l1").capacity
     found = []
     for row in rows:
         register, task = (row[TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] for level in (0, 2))
@@ -143,7 +143,7 @@ def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> li
     if not has_tiles(graph):
         return []
     op, channel = graph.operator, slot_of(graph.operator.channel_axis, len(graph.operator.spatial))
-    near = op.reads[1].tensor.size < next(int(level.capacity) for level in graph.hardware.memory if level.name == "l2") // NEAR
+    near = op.reads[1].tensor.size < graph.hardware.level("l2").capacity // NEAR
     pixels = {slot_of(a, len(op.spatial)): op.extents[a] for a in op.spatial[-2:]}
     found = list[tuple[int, int, str, int]]()
     for place, schedule in enumerate(schedules):

@@ -104,6 +104,15 @@ def test_under_sanitizers(tmp_path: Path) -> None:
     assert not sanitized_apart(tmp_path, [standing_in(generate_c(tiled(seed))) for seed in range(2000, 2040)])
 
 
+@pytest.mark.parametrize("orders", ["", ', image="nhwc", result="nhwc"'])
+@pytest.mark.parametrize("pixels", [(1, 7), (3, 1), (2, 3)])
+def test_tiles_of_pixels_of_two_images(orders: str, pixels: tuple[int, int]) -> None:
+    op = operators.parse(f'conv2d(n=2, c=128, h=7, w=7, k=16, r=3, s=3, padding=1, dtype="int8"{orders})')
+    register, outer = (2, 16, *pixels, 1, 1, 1), (2, 16, 6, 7, 128, 3, 3) if pixels[0] > 1 else (2, 16, 7, 7, 128, 3, 3)
+    made = program(op, register, (2, 16, *pixels, 128, 3, 3), outer, hw=HOST, convolution=1, pack_a=1, pack_b=1)
+    check([generate_c(made)], 1)
+
+
 def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
     """Otherwise the processor refuses the shapes. A tile of sums has as many rows as the rows it multiplies."""
     for seed in range(60):

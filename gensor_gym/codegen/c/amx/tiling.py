@@ -98,9 +98,11 @@ def _line(op: Operator, tiles: tuple[tuple[int, ...], ...], axes: list[int], pac
     image, extents = op.reads[0], op.extents
     if len(axes) != 2 or any(sum(bool(row[a]) for row in image.coefficients) != 1 for a in axes):
         return 0
-    down, across = (next(row[a] for row in image.coefficients if row[a]) for a in axes)
+    (outer, down), (inner, across) = (next((d, row[a]) for d, row in enumerate(image.coefficients) if row[a]) for a in axes)
     far, near = (image.axis_strides()[a] for a in axes)
     if packed:
+        if inner != outer + 1:
+            return 0  # the copy has whole planes or blocks of channels between the places
         inside = next(row for row in image.coefficients if row[axes[1]])
         if any(c and tiles[2][a] != extents[a] for a, c in enumerate(inside)):
             return 0
