@@ -318,7 +318,7 @@ class Reader:
         types_read = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
         self.builder.reads = {name: "float32" if kind in HALVES else kind for name, kind in types_read.items()}
         all_types = {*(name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))), *types_read.values()}
-        floats = all_types & {"float32", *HALVES}
+        floats = all_types & {"float32", "complex64", *HALVES}
         self.builder.half = next(iter(floats)) if len(floats) == 1 and floats <= set(HALVES) else ""
         self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
 

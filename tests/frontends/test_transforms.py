@@ -28,6 +28,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "powers": lambda x: (fft.fft(x, dim=0) * fft.fft(x, dim=0).conj()).real + torch.view_as_real(fft.fft(x) - x).sum(-1),
     "moved": lambda x: fft.fftshift(fft.fft(x), dim=1).transpose(1, 2)[:, 1:].reshape(-1).abs(),
     "added": lambda x: torch.view_as_real(fft.fft(x) + x * 2).sum(-1) - (x - fft.fft(x) * 3).imag,
+    "times whole numbers": lambda x: (fft.rfft(x) * torch.arange(4)).real + (fft.rfft(x) + torch.arange(4).int()).abs(),
     "of complex inputs": lambda x: fft.fft(torch.view_as_complex(x.reshape(2, 5, 3, 2)), norm="ortho").abs(),
 }
 
