@@ -113,3 +113,13 @@ def test_the_smallest_table_of_a_whole_input_counts() -> None:
     x, ids = torch.randn(9, 2), torch.tensor([3, 0, 1])
     network = from_torch(Of(lambda x, ids: x.index_select(0, ids) + x[:4].index_select(0, ids) + ids[:1]).eval(), (x, ids))
     assert [*network.id_limits.values()] == [4]
+
+
+def test_an_id_outside_its_axis_writes_nothing() -> None:
+    """It does not write to an element of a neighbouring line either; torch refuses the call."""
+    given = torch.zeros(2, 3), torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.ones(2, 3)
+    plan = cut_all(folded(from_torch(Of(lambda x, ids, source: x.scatter_add(1, ids, source)).eval(), given)))
+    ids, expected = torch.tensor([[0, 3, 4], [-1, 2, 2]]), [[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
+    (found,) = plan.network.reference(given[0].numpy(), ids.numpy(), given[2].numpy())
+    np.testing.assert_array_equal(found.value, expected)
+    np.testing.assert_array_equal(NetworkFunction(plan, kernels_of(plan, 0, 3), 1)(given[0], ids, given[2]), expected)
