@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
@@ -168,7 +169,10 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Name of each input that contains row indices -> number of rows of the smallest table that it reads or writes."""
+        """Name of each input that contains row indices -> number of rows of the smallest table that it reads or writes.
+
+        Random inputs stay below it. Calls may have larger ids (`call_limits`).
+        """
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather | Scatter):
@@ -179,6 +183,36 @@ class Dataflow:
                     rows = node.rows if isinstance(node, Scatter) else self.values[node.table].shape[0]
                     found[ids] = min(found.get(ids, rows), rows)
         return found
+
+    @cached_property
+    def call_limits(self) -> Mapping[str, int]:
+        """Name of each input that contains row indices -> number of rows that ids in it may select, which calls check.
+
+        It is that of the smallest table for ids that are the whole input. If ids are parts of it (`Slice`), their tables may
+        differ: it is that of the largest, and there is no limit if anything else reads the input too.
+        """
+        whole, parts = dict[str, float](), dict[str, float]()
+        for ids, rows in (*self._ids, *((name, math.inf) for name in self.returns)):
+            path = self.behind(ids, (Broadcast, Reshape, Slice, Transpose))
+            if path[-1] in self.makers:
+                continue
+            if rows == math.inf or any(isinstance(self.makers[name], Slice) for name in path[:-1]):
+                parts[path[-1]] = max(parts.get(path[-1], 0.0), rows)
+            else:
+                whole[path[-1]] = min(whole.get(path[-1], rows), rows)
+        found = {name: min(whole.get(name, math.inf), parts.get(name, math.inf)) for name in (*whole, *parts)}
+        return {name: int(rows) for name, rows in found.items() if rows < math.inf}
+
+    @property
+    def _ids(self) -> Iterator[tuple[str, float]]:
+        """Names of what nodes other than views read, with the number of rows that it selects; infinity if it selects none."""
+        for _, node in self.nodes:
+            if isinstance(node, Broadcast | Reshape | Slice | Transpose):
+                continue
+            for name in node.inputs[:1] if isinstance(node, Gather | Scatter) else node.inputs:
+                yield name, math.inf
+            if isinstance(node, Gather | Scatter):
+                yield node.ids, node.rows if isinstance(node, Scatter) else self.values[node.table].shape[0]
 
     @property
     def outputs(self) -> tuple[Value, ...]:

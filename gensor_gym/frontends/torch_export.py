@@ -156,8 +156,8 @@ class Reader:
         self.numbers: dict[str, torch.fx.Node] = {}
         """Name of a node that dequantises a constant -> that node."""
         self.builder.integer = quantized.product
-        self.constants: dict[str, str] = {}
-        """Name of a node of torch's graph with a constant tensor -> the name of the builder's constant."""
+        self.constants: dict[str, Any] = {}
+        """Name of a node of torch's graph with a constant tensor -> the name of the builder's constant, or a pair of names."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
@@ -307,7 +307,8 @@ class Reader:
             if is_number and not str(node.target).startswith(quantized.DEQUANTIZE):
                 raise ValueError("reads quantised numbers: expected dequantize_per_tensor before all other operations")
         for one in _tensors_of(node.meta.get("val")):
-            if not (one.dtype in _TYPES or one.is_complex() or node.name in self.casts or str(node.target) in quantized.RULES):
+            computed = one.dtype in _TYPES or one.dtype == torch.complex64
+            if not (computed or node.name in self.casts or str(node.target) in quantized.RULES):
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(_TYPES.values())}")
         for read in node.all_input_nodes:
             if self.casts.get(read.name) and node.name not in self.casts:
@@ -318,7 +319,7 @@ class Reader:
         types_read = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
         self.builder.reads = {name: "float32" if kind in HALVES else kind for name, kind in types_read.items()}
         all_types = {*(name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))), *types_read.values()}
-        floats = all_types & {"float32", *HALVES}
+        floats = all_types & {"float32", "complex64", *HALVES}
         self.builder.half = next(iter(floats)) if len(floats) == 1 and floats <= set(HALVES) else ""
         self.builder.is_whole = bool({"int32", "int64"} & all_types) and not floats
 
@@ -330,16 +331,15 @@ class Reader:
         made = self.made[name]
         if not isinstance(made, torch.Tensor):
             return made
-        if made.is_complex():
-            return transforms.constant(self.builder, name, made.resolve_conj().numpy())
+        if made.is_complex() and name not in self.constants:
+            self.constants[name] = transforms.constant(self.builder, name, made.resolve_conj().numpy())
         if name not in self.constants:
             array = as_array(made)
             if isinstance(array, int | float):
                 return array
             kind = name_of(made.dtype)
-            made_of = self.numbers.get(name)
             self.constants[name] = self.builder.constant(name, array, kind if kind in HALVES else "")
-            if made_of is not None:
+            if (made_of := self.numbers.get(name)) is not None:
                 given: Any = map_arg(made_of.args, lambda one: self.made[one.name])
                 quantized.constant(self.builder, self.constants[name], given[0], str(made_of.target), given[1:])
         return self.constants[name]

@@ -45,7 +45,7 @@ def intervals(
 
 
 def _of_input(graph: Dataflow, name: str, dtype: str, constants: Mapping[str, np.ndarray]) -> Interval:
-    array, rows = constants.get(name), graph.id_limits.get(name)
+    array, rows = constants.get(name), graph.call_limits.get(name)
     if array is not None:
         numbers = array[~np.isnan(array)]
         return (float(numbers.min()), float(numbers.max())) if numbers.size else ANY

@@ -119,8 +119,8 @@ class Network:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Return the number of rows of the table for each input that has row ids (indices), by the input's name."""
-        return self.graph.id_limits
+        """Return the number of rows that calls may select for each input that has row ids (indices), by the input's name."""
+        return self.graph.call_limits
 
     @property
     def dtype(self) -> str:

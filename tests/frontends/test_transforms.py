@@ -28,6 +28,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "powers": lambda x: (fft.fft(x, dim=0) * fft.fft(x, dim=0).conj()).real + torch.view_as_real(fft.fft(x) - x).sum(-1),
     "moved": lambda x: fft.fftshift(fft.fft(x), dim=1).transpose(1, 2)[:, 1:].reshape(-1).abs(),
     "added": lambda x: torch.view_as_real(fft.fft(x) + x * 2).sum(-1) - (x - fft.fft(x) * 3).imag,
+    "times whole numbers": lambda x: (fft.rfft(x) * torch.arange(4)).real + (fft.rfft(x) + torch.arange(4).int()).abs(),
     "of complex inputs": lambda x: fft.fft(torch.view_as_complex(x.reshape(2, 5, 3, 2)), norm="ortho").abs(),
 }
 
@@ -56,8 +57,16 @@ def test_only_parts_that_are_read_are_computed() -> None:
 
 @pytest.mark.parametrize(("function", "said"), [
     (fft.fft, "output 0 is torch.complex64 on cpu: expected a tensor of real numbers"),
+    (lambda x: (fft.rfft(x) * W.to(torch.complex128)).abs(), "mul.Tensor: makes a tensor of torch.complex128: expected float32"),
+    (lambda x: fft.rfft(x).to(torch.complex32).real, "_to_copy.default: makes a tensor of torch.complex32: expected float32"),
+    (lambda x: fft.rfft(x).to(torch.int16), "_to_copy.default: makes a tensor of torch.int16: expected float32"),
     (lambda x: fft.fft(x, n=5000).real, "a Fourier transform of 5000 elements: expected at most 4096"),
 ])  # fmt: skip
 def test_others_are_refused_by_name(function: Callable[[Tensor], Tensor], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         from_torch(Of(function).eval(), (X,))
+
+
+def test_a_complex_constant_is_kept_once() -> None:
+    network = from_torch(Of(lambda x: torch.view_as_real(fft.rfft(x) * W + W)).eval(), (X,))
+    assert sum(value.shape == W.shape for value in network.graph.inputs) == 2

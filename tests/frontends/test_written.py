@@ -88,3 +88,38 @@ def test_messages_of_a_graph_are_read_and_added_in_one_kernel() -> None:
     plan = plan_of(network, "fine")
     (step,) = (step for step in plan.steps if "Gather" in str(step.computation.nodes))
     assert any(isinstance(node, Scatter) for _, node in step.computation.nodes)
+
+
+def between(x: Tensor, edges: Tensor, chosen: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Sums over the edges from nodes of x to four other nodes."""
+    sent = chosen(x, edges[0])
+    return x.new_zeros(4, x.shape[1]).scatter_add(0, edges[1].view(-1, 1).expand_as(sent), sent)
+
+
+@pytest.mark.parametrize(("chosen", "most"), [
+    (lambda x, ids: x.index_select(0, ids), 9), (lambda x, ids: x[ids], None),
+])  # fmt: skip
+def test_ids_of_two_tables_in_one_input(chosen: Callable[[Tensor, Tensor], Tensor], most: int | None) -> None:
+    """Calls check only what holds for all ids of the input: the first table has nine rows, the second four."""
+    x, edges = torch.randn(9, 2), torch.tensor([[8, 4, 7, 0, 8], [3, 0, 1, 3, 2]])
+    network = folded(from_torch(Of(lambda x, edges: between(x, edges, chosen)).eval(), (x, edges)))
+    assert [*network.id_limits.values()] == ([] if most is None else [most])
+    network.called.check_ids((x, edges))
+    (found,) = network.reference(x.numpy(), edges.numpy())
+    np.testing.assert_allclose(found.value, between(x, edges, chosen), rtol=1e-6, atol=1e-6)
+
+
+def test_the_smallest_table_of_a_whole_input_counts() -> None:
+    x, ids = torch.randn(9, 2), torch.tensor([3, 0, 1])
+    network = from_torch(Of(lambda x, ids: x.index_select(0, ids) + x[:4].index_select(0, ids) + ids[:1]).eval(), (x, ids))
+    assert [*network.id_limits.values()] == [4]
+
+
+def test_an_id_outside_its_axis_writes_nothing() -> None:
+    """It does not write to an element of a neighbouring line either; torch refuses the call."""
+    given = torch.zeros(2, 3), torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.ones(2, 3)
+    plan = cut_all(folded(from_torch(Of(lambda x, ids, source: x.scatter_add(1, ids, source)).eval(), given)))
+    ids, expected = torch.tensor([[0, 3, 4], [-1, 2, 2]]), [[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
+    (found,) = plan.network.reference(given[0].numpy(), ids.numpy(), given[2].numpy())
+    np.testing.assert_array_equal(found.value, expected)
+    np.testing.assert_array_equal(NetworkFunction(plan, kernels_of(plan, 0, 3), 1)(given[0], ids, given[2]), expected)

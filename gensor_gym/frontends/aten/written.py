@@ -96,7 +96,7 @@ def _along(
     """Write values to elements of x at indices along an axis, with `how` and the other arguments of `_joined`.
 
     Axes along which indices are equal, such as the columns of a table whose rows are joined, stay the columns of a row; along the
-    others, flat indices are computed.
+    others, flat indices are computed. Indices outside the axis write nothing.
     """
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
@@ -112,7 +112,9 @@ def _along(
     if len(rows) > 1:
         others = [steps[one] * np.arange(extents[one] if one != axis else 1) for one in rows]
         beside = sum(np.ix_(*others)).reshape([*map(len, others), *[1] * (len(shape) - len(rows))])  # type: ignore[union-attr]
-        places = b.map(of("add", of("multiply", places, float(steps[axis])), b.constant("beside", beside)), "places")
+        place = of("add", of("multiply", places, float(steps[axis])), b.constant("beside", beside))
+        within = of("where", of("less", places, float(shape[axis])), place, -1.0)
+        places = b.map(of("where", of("less", places, 0.0), -1.0, within), "places")
     turned = b.transpose(x, order)
     flat = b.reshape(b.dense(turned) if not _is_zero(b, turned) else turned, (wide, -1))
     if isinstance(source, str):
