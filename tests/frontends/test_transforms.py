@@ -70,3 +70,21 @@ def test_others_are_refused_by_name(function: Callable[[Tensor], Tensor], said: 
 def test_a_complex_constant_is_kept_once() -> None:
     network = from_torch(Of(lambda x: torch.view_as_real(fft.rfft(x) * W + W)).eval(), (X,))
     assert sum(value.shape == W.shape for value in network.graph.inputs) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool])
+def test_casts_of_complex_numbers(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.7, 0.0], [-2.6, 1.0], [0.0, 3.0], [0.0, 0.0], [0.3, -0.2]])
+    network = from_torch(Of(lambda x: torch.view_as_complex(x).to(dtype).float() * 3).eval(), (x,))
+    (found,) = folded(network).reference(x.numpy())
+    np.testing.assert_array_equal(found.value, torch.view_as_complex(x).to(dtype).float() * 3)
+
+
+def test_lengths_of_large_and_small_numbers() -> None:
+    inf = float("inf")
+    x = torch.tensor([[inf, inf], [-inf, 1.0], [0.0, -inf], [0.0, 0.0], [3e38, 0.0], [1e-30, 1e-30], [3.0, -4.0]])
+    function = Of(lambda x: torch.view_as_complex(x).abs()).eval()
+    expected = function(x).numpy()
+    (found,) = folded(from_torch(function, (x,))).reference(x.numpy())
+    np.testing.assert_allclose(found.value, expected, rtol=1e-6)
+    np.testing.assert_allclose(gensor_gym.compile(function, (x,), trials=1)(x), expected, rtol=1e-6)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gensor_gym.dataflow.nodes import Slice
+from gensor_gym.frontends.aten.choices import cast
 from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.products import linear
 from gensor_gym.frontends.builder import Builder, of
@@ -133,8 +134,13 @@ def _view_as_complex(b: Builder, x: str) -> Pair:
 
 
 @_covers("_to_copy.default")
-def _cast(_: Builder, x: Pair | str, dtype: Any = None, **__: Any) -> Pair | str:
-    return x.real if isinstance(x, Pair) and dtype is not None and not dtype.is_complex else _pair(x)
+def _cast(b: Builder, x: Pair | str, dtype: Any = None, **__: Any) -> Pair | str:
+    """Cast to complex numbers, or cast the real part. A bool is whether either part is not 0."""
+    if not isinstance(x, Pair) or dtype is None or dtype.is_complex:
+        return _pair(x)
+    b.reads = {**b.reads, **{part: "float32" for part in x if part is not None}}
+    parts = [cast(b, part, dtype) for part in x[: 2 if str(dtype) == "torch.bool" else 1] if part is not None]
+    return parts[0] if len(parts) == 1 else b.call("maximum", *parts)
 
 
 @_covers("abs.default")
@@ -142,7 +148,8 @@ def _abs(b: Builder, x: Pair) -> str:
     if x.imaginary is None:
         return b.call("absolute", x.real)
     large, small = (of(one, of("absolute", x.real), of("absolute", x.imaginary)) for one in ("maximum", "minimum"))
-    share = of("divide", small, of("maximum", large, float(np.finfo(np.float32).tiny)))
+    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    share = of("divide", of("minimum", small, most), of("maximum", large, least))  # 0 of 0, and of infinity
     return b.map(of("multiply", large, of("sqrt", of("add", 1.0, of("multiply", share, share)))), "length")
 
 
