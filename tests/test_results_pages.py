@@ -279,7 +279,7 @@ def of_held_out() -> Iterator[str]:
     rows = [[row for row in read_rows(path) if row["kind"] == "network"] for path in files]
     rows[1] = [row for row in rows[1] if row["network"] not in SEEN]
     zen4, xeon = (geometric_mean(row["over_best"]["median"] for row in some) for some in rows)
-    yield f"[{zen4:.2f} (Zen 4) and {xeon:.2f} times (Xeon) as fast as other compilers"
+    yield f"[{zen4:.2f} (Zen 4) and {xeon:.2f} times (Xeon) as fast as with other compilers"
 
 
 def of_study() -> Iterator[str]:

@@ -146,7 +146,7 @@ def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
     inputs = tuple(graph.values[name] for name in read)
     nest = row_nest(Dataflow("rows", inputs, nodes, returns))
     if nest.scattered is not None:
-        raise ValueError(f"{graph.name}: a scatter of what a product makes, expected it in a kernel of its own")
+        raise ValueError(f"{graph.name}: a scatter reads the result of a product; expected the scatter in its own kernel")
     columns, size = op.output.shape[-1], op.output.size
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.tensor == made]
     if nest.columns != columns or nest.rows != size // columns:

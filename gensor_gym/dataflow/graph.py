@@ -205,7 +205,7 @@ class Dataflow:
 
     @property
     def _ids(self) -> Iterator[tuple[str, float]]:
-        """Names of what nodes other than views read, with the number of rows that it selects; infinity if it selects none."""
+        """Yield each value that a node other than a view reads, and the number of rows that it indexes (infinity if none)."""
         for _, node in self.nodes:
             if isinstance(node, Broadcast | Reshape | Slice | Transpose):
                 continue

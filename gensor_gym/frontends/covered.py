@@ -13,7 +13,7 @@ COMPLEX: dict[str, Rule] = {}
 
 
 def rule_of(target: str, is_complex: bool) -> Rule | None:
-    """Return the rule of an operation, also for its form that copies what is a view elsewhere; None if there is none."""
+    """Return the rule of an operation, or None. A variant that copies a view has the rule of the view."""
     table = COMPLEX if is_complex else TABLE
     return table.get(target) or table.get(target.replace("_copy.", ".", 1))
 

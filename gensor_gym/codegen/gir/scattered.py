@@ -32,7 +32,7 @@ def scatter_loop(nest: RowNest, access: Access, table: str, name: str) -> str:
 
 
 def joined(nest: RowNest, part: Slice, row: str, here: str, shape: tuple[int, int | None], name: str) -> str:
-    """Return the C text of what is stored for `name`: if a scatter stores it, joined to the element in memory.
+    """Return the C text of the stored value `name`. A scatter combines it with the element in memory.
 
     `row` is the address at which the slice's row begins, `here` the column, `shape` is (lanes, lanes that are stored or None).
     """

@@ -75,7 +75,7 @@ def write_chosen(out: Writer, nest: RowNest, access: Access, name: str, of: str,
 
 
 def joined(nest: RowNest, access: Access | None, there: str, number: str) -> str:
-    """Return the CUDA text of what is stored for a number: if a scatter stores it, joined to `there`, the element in memory."""
+    """Return the CUDA text of the stored value `number`. A scatter combines it with `there`, the element in memory."""
     scatter = None if access is None or access.chosen is None else access.chosen.scatter
     return number if scatter is None else element_of(nest).joined(scatter.body, there, number, 1)
 
