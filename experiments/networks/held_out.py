@@ -16,6 +16,7 @@ IMAGES = {
     "efficientnet_b0": "torchvision.models.efficientnet_b0",
     "mobilenet_v3_large": "torchvision.models.mobilenet_v3_large",
     "convnext_tiny": "torchvision.models.convnext_tiny",
+    "convnext_v2_tiny": "timm.models.convnext.convnextv2_tiny",
     "shufflenet": "torchvision.models.shufflenet_v2_x1_0",
     "densenet121": "torchvision.models.densenet121",
     "squeezenet": "torchvision.models.squeezenet1_1",

@@ -114,8 +114,9 @@ def as_used(module: nn.Module) -> nn.Module:
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]
             nn.init.uniform_(part.running_var, 0.8, 1.25)  # type: ignore[arg-type]
-        if isinstance(part, nn.Linear | nn.Conv2d) and not part.weight.any():
-            nn.init.normal_(part.weight, std=part.weight[0].numel() ** -0.5)
+        weight = getattr(part, "weight", None)
+        if isinstance(weight, nn.Parameter) and not weight.any():
+            nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
     return module.eval()
 
 

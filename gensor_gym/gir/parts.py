@@ -8,9 +8,10 @@ caches, for any number of threads.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
+from gensor_gym.gir.nest import Access, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
@@ -31,10 +32,27 @@ _FEW = 4
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
     """Express a dataflow graph as loops over rows and columns for a machine.
 
-    On a CPU, short rows are joined and long rows are cut into parts. ValueError as from `row_nest`.
+    On a CPU, short rows are joined, long rows are cut into parts, and rows are taken in an order in which loads can be turned.
+    ValueError as from `row_nest`.
     """
     nest = row_nest(graph)
-    return in_parts(with_long_rows(nest), hardware.units) if hardware.kind == "cpu" else nest
+    return in_parts(with_rows_turned(with_long_rows(nest)), hardware.units) if hardware.kind == "cpu" else nest
+
+
+def with_rows_turned(nest: RowNest) -> RowNest:
+    """Return the nest with the axis of rows last along which elements of a load are contiguous, if no load is turned yet.
+
+    A block of such rows is loaded together and transposed in registers, and the other elements of a line are read soon after. In
+    the order of the output, an image with channels last would be read once for every channel.
+    """
+    loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
+    turned = (one.rows.index(1) for one in loads if one.column > 1 and one.chosen is None and 1 in one.rows)
+    last = None if nest.scattered is not None or any(one.is_turned for one in loads) else next(turned, None)
+    if last is None:
+        return nest
+    order = [*(axis for axis in range(len(nest.row_extents)) if axis != last), last]
+    moved = _each(nest, lambda access: dataclasses.replace(access, rows=tuple(access.rows[axis] for axis in order)))
+    return dataclasses.replace(moved, row_extents=tuple(nest.row_extents[axis] for axis in order))
 
 
 def with_long_rows(nest: RowNest) -> RowNest:
@@ -67,11 +85,8 @@ def _joined(nest: RowNest, count: int) -> RowNest:
     def joined(access: Access) -> Access:
         return dataclasses.replace(access, rows=(*access.rows[:-1], *(count * access.rows[-1] for _ in kept)))
 
-    cells = (dataclasses.replace(one, made=joined(one.made)) if isinstance(one.made, Access) else one for one in nest.cells)
-    return dataclasses.replace(
-        nest, row_extents=(*outer, *kept), columns=count * nest.columns, together=count * nest.together,
-        cells=tuple(cells), stores=tuple((name, joined(to)) for name, to in nest.stores),
-    )  # fmt: skip
+    sizes = {"columns": count * nest.columns, "together": count * nest.together}
+    return dataclasses.replace(_each(nest, joined), row_extents=(*outer, *kept), **sizes)
 
 
 def _goes_on(access: Access, columns: int) -> bool:
@@ -96,18 +111,10 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
         return nest
 
     def cut(access: Access) -> Access:
-        chosen = access.chosen
-        if chosen is not None:
-            chosen = dataclasses.replace(chosen, ids=cut(chosen.ids))
-        return dataclasses.replace(access, rows=(*access.rows, columns * access.column), chosen=chosen)
+        return dataclasses.replace(access, rows=(*access.rows, columns * access.column))
 
-    def placed(cell: Cell) -> Cell:
-        return dataclasses.replace(cell, made=cut(cell.made)) if isinstance(cell.made, Access) else cell
-
-    return dataclasses.replace(
-        nest, row_extents=(*nest.row_extents, count), columns=columns, cells=tuple(map(placed, nest.cells)),
-        stores=tuple((name, cut(to)) for name, to in nest.stores), parts=count, last=0 if left == columns else left,
-    )  # fmt: skip
+    sizes = {"columns": columns, "parts": count, "last": 0 if left == columns else left}
+    return dataclasses.replace(_each(nest, cut), row_extents=(*nest.row_extents, count), **sizes)
 
 
 def parts_of(columns: int) -> tuple[int, int]:
@@ -127,6 +134,19 @@ def parts_of(columns: int) -> tuple[int, int]:
         return count, columns // count
     width = -(-columns // (most * _LINE)) * _LINE
     return -(-columns // width), width
+
+
+def _each(nest: RowNest, change: Callable[[Access], Access]) -> RowNest:
+    """Return the nest with all accesses changed, also those to ids."""
+
+    def changed(access: Access) -> Access:
+        chosen = access.chosen
+        if chosen is not None:
+            chosen = dataclasses.replace(chosen, ids=changed(chosen.ids))
+        return change(dataclasses.replace(access, chosen=chosen))
+
+    cells = (dataclasses.replace(one, made=changed(one.made)) if isinstance(one.made, Access) else one for one in nest.cells)
+    return dataclasses.replace(nest, cells=tuple(cells), stores=tuple((name, changed(to)) for name, to in nest.stores))
 
 
 def _accesses(nest: RowNest) -> list[Access]:

@@ -16,7 +16,7 @@ from gensor_gym.chains.panel import is_panel, panel_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.nest import Access, RowNest, row_nest
-from gensor_gym.gir.parts import with_long_rows
+from gensor_gym.gir.parts import with_long_rows, with_rows_turned
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.steps import Step
@@ -45,6 +45,8 @@ def rows_of(step: Step) -> Rows:
     nest = row_nest(computation)
     if with_long_rows(nest).together > 1:
         raise ValueError(f"{computation}: rows of {nest.columns} columns are computed together, expected longer rows in a loop")
+    if with_rows_turned(nest) is not nest:
+        raise ValueError(f"{computation}: rows are computed in another order than they are stored, expected that order in a loop")
     _check_written(nest)
     return Rows(nest.rows, tuple(_of_nest(nest, value.name) for value in computation.inputs))
 

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from gensor_gym import hardware
 from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.evaluate import evaluate
@@ -16,8 +17,12 @@ from gensor_gym.dataflow.suite import make
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.lowering import lower
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.parts import nest_on, with_rows_turned
 from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.measure.answers.fused import FusedDraw
+from gensor_gym.networks.loops import rows_of
+from gensor_gym.networks.steps import Step
 from tests.support import gir_cases
 from tests.support.c_cases import ARCHES, needs
 from tests.support.gir_cases import faults_of, kernel_at, machine, planted
@@ -63,6 +68,27 @@ def test_turned_loads_feed_reductions_and_several_tiles() -> None:
         for place in ("dram,sram", "dram,recompute", "sram,dram")
     ]
     assert faults_of(kernels) == [] and all("turn_" in kernel.source or "apart_" in kernel.source for kernel in kernels)
+
+
+FAR = """def far(x: float32[3, 5, {columns}, {rows}], z: float32[{rows}, 1, 1]):
+    t = transpose(x, order=[0, 3, 1, 2])
+    y = t + z
+    return y
+"""
+"""Channels first of an image whose lines are no whole vectors."""
+
+
+def test_rows_of_an_image_are_taken_in_the_order_in_which_loads_are_turned() -> None:
+    """Channels are the last rows, so a block of channels is loaded together; in the order of the output none would be."""
+    graph = parse(FAR.format(columns=131, rows=8))
+    whole, nest = row_nest(graph), GirGraph(graph, machine()).nest
+    assert (whole.row_extents, nest.row_extents) == ((3, 8, 5), (3, 5, 8)) and nest.cell["x"].made.rows == (5240, 1048, 1)
+    assert with_rows_turned(nest) is nest and nest_on(graph, hardware.get("h100")) == whole
+    kernels = [kernel_at(parse(FAR.format(columns=131, rows=rows)), "vector=16 tile=1 rows=8 loop=2") for rows in (8, 12)]
+    assert faults_of(kernels) == [] and all("turn" in one.source or "apart" in one.source for one in kernels)
+    assert not any(one.task_rows for one in kernels) and kernel_at(make("softmax", m=5, n=33), "loop=1").task_rows == 1
+    with pytest.raises(ValueError, match="in another order than they are stored"):
+        rows_of(Step(graph, ("x", "z"), ("y",)))
 
 
 @pytest.mark.parametrize("columns, rows, pattern, instead", [
@@ -135,11 +161,12 @@ def test_exp_is_within_its_bound_everywhere(arch: str) -> None:
     x = np.concatenate([np.array(special, np.float32), np.linspace(-110, 95, 20001, dtype=np.float32)])[None]
     inputs = (x, np.full_like(x, np.inf))
     graph = parse(EXP.format(n=x.size))
-    kernels = [kernel_at(graph, f"vector={vector} tile=1 rows=1 loop=1") for vector in (16, 8, 4)]
+    kernels = [kernel_at(graph, f"vector={vector} tile=1 rows=1 loop=1") for vector in (16, 8, 4, 1)]
     draw = FusedDraw(inputs, evaluate(graph, inputs))
     for kernel, entry in zip(kernels, gir_cases.entries_of(kernels, arch), strict=True):
         (output,) = gir_cases.called(kernel, entry, inputs)
         assert draw.fault(output) == "" and np.isposinf(output[0, 1]) and np.isnan(output[0, 2]) and output[0, 0] == 0.0
+        assert not np.any((output > 0) & (output < np.finfo(np.float32).tiny))  # denormal numbers are slow
 
 
 def test_a_transposition_costs_less_turned_than_gathered() -> None:

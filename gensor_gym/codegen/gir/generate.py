@@ -82,7 +82,8 @@ def generate_gir(program: GirProgram) -> Kernel:
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
     canonical = program.nest.parts == program.nest.together == 1 and program.nest.scattered is None  # tasks are rows, in order
-    alone = len(lowered.kernels) == 1 and canonical
+    descending = all(list(to.rows) == sorted(to.rows, reverse=True) for _, to in program.nest.stores)
+    alone = len(lowered.kernels) == 1 and canonical and descending
     rows = program.rows_of_task if alone else 0
     return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(WHOLE),), layout.nbytes, task_rows=rows)
 

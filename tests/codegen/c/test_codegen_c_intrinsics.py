@@ -26,7 +26,7 @@ float run_{w}(float *p, long index, long size) {{
     const __mmask{m} keep = {p}_cmplt_epu32_mask(at, {p}_set1_epi32((int)size));
     s += seen((vec){p}_mask_loadu_ps({p}_set1_ps(7), keep, p));
     s += seen((vec){p}_mask_loadu_epi32((__m{bits}i){p}_set1_ps(5), keep, p));
-    s += seen((vec){p}_scalef_ps(x, {p}_set1_ps(-2.5f)));
+    s += seen((vec){p}_maskz_scalef_ps(5, x, {p}_set1_ps(-2.5f)));
     {p}_mask_storeu_ps(p + {w}, keep, x);
     {p}_mask_storeu_epi32(p + 2 * {w}, keep, (__m{bits}i)-x);
 #endif

@@ -6,8 +6,9 @@ arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp,
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2. Without an instruction for powers twice exp(r) is multiplied by half of 2^n,
-   which fits for every n up to 128 and is zero at -126. */
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2, or 0 for n from -126 down: denormal weights of masked keys would make a product of
+   them many times slower. Without an instruction for powers twice exp(r) is multiplied by half of 2^n, which fits for every n up
+   to 128 and is zero at -126. */
 static inline vec{w} exp_{w}(vec{w} x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
 {powers}    x = min_{w}(max_{w}(x, splat_{w}(lowest)), splat_{w}(89.0f));
@@ -178,7 +179,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline vec{w} relu_six_{w}(vec{w} x) { return min_{w}(max_{w}(x, (vec{w}){0}), (vec{w}){0} + 6); }\n",
         "static inline {acc} relu_six_1({acc} x) { return min_1(max_1(x, 0), 6); }\n",
     ),
-    "exp": (_EXP, "static inline float exp_1(float x) { return expf(x); }\n"),
+    "exp": (
+        _EXP,
+        "static inline float exp_1(float x) {\n    const float y = expf(x);\n    return y < 1.17549435e-38f ? 0.0f : y;\n}\n",
+    ),
     "expm1": (_EXPM1, "static inline float expm1_1(float x) { return expm1f(x); }\n"),
     "tanh": (_TANH, "static inline float tanh_1(float x) { return tanhf(x); }\n"),
     "erf": (_ERF, "static inline float erf_1(float x) { return erff(x); }\n"),

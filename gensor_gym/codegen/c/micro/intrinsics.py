@@ -31,7 +31,7 @@ _WIDE = {
     "mask_loadu_ps": ("loadups{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
     "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
     "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
-    "scalef_ps": ("scalefps{bits}_mask", "(a, b)|{call}(a, b, ({f}){0}, -1{rounding})"),
+    "maskz_scalef_ps": ("scalefps{bits}_mask", "(keep, a, b)|{call}(a, b, ({f}){0}, keep{rounding})"),
     "cmp_ps_mask": ("cmpps{bits}_mask", "(a, b, how)|{call}(a, b, how, -1{rounding})"),
     "mask_max_ps": ("maxps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),
     "mask_min_ps": ("minps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),

@@ -213,7 +213,7 @@ _ORDER = (
     *_CALLED, *_PAIRS,
 )  # fmt: skip
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""C constants of `exp` for processors without an instruction for powers of two. At `lowest` the bits of the power become zero."""
+"""C constants of `exp` without an instruction for powers of two. At `lowest` the bits of the power become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
@@ -352,11 +352,11 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
     prefix = "_mm" if width == 4 else f"_mm{32 * width}"
     if name in _STICKY and width in _MASKS and accumulator == "float":
-        number = f"{prefix}_cmp_ps_mask(b, b, 7)"
-        chosen = f"    return (vec{width}){prefix}_mask_{_STICKY[name].name}_ps(b, {number}, b, a);\n"
+        chosen = f"    return (vec{width}){prefix}_mask_{_STICKY[name].name}_ps(b, {prefix}_cmp_ps_mask(b, b, 7), b, a);\n"
         return {"sticky": f"#ifdef {_MASKS[width]}\n{chosen}#else\n", "end": "#endif\n"}
     if name == "exp" and width in _MASKS:
-        scaled = f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_scalef_ps(y, n);\n#else\n"
+        kept = f"{prefix}_cmp_ps_mask(n, splat_{width}(-126.0f), 22)"  # NaN, or above -126
+        scaled = f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_maskz_scalef_ps({kept}, y, n);\n#else\n"
         powers = f"#ifdef {_MASKS[width]}\n    const float lowest = -104.0f, one = 1.0f;\n#else\n{_POWERS}#endif\n"
         return {"powers": powers, "scaled": scaled, "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
