@@ -78,7 +78,7 @@ def test_pixels_of_a_later_channel_are_asked_for_line_by_line() -> None:
     kernel = generate_c(pixels())
     places = {int(place) for place in re.findall(r"__builtin_prefetch\(x \+ c \* 1248 \+ (\d+)\)", kernel.source)}
     assert places == {4 * 1248 + row * 48 + column for row in range(4) for column in (0, 5)}
-    assert kernel.source.count(ASKED) == len(places)
+    assert kernel.source.count(ASKED) == len(places) + kernel.source.count(", 1);")
     check([kernel], 2)
     for other in (pixels(hw=machine()), pixels(1), pixels(prefetch=4)):
         assert "__builtin_prefetch(x" not in generate_c(other).source
@@ -98,6 +98,34 @@ def test_pixels_of_a_later_channel_are_asked_for_line_by_line() -> None:
 )
 def test_nothing_is_asked_for_where_it_would_not_pay(made: Program) -> None:
     assert "ahead_0" not in generate_c(made).source
+
+
+def results(r: int = 3, hw: Hardware | None = None, **orders: str) -> Program:
+    """A convolution with channels in the lanes and tiles of two lines of 20 pixels, whose results of 80 KB are far."""
+    op = operators.conv2d(n=1, c=6, h=16, w=20, k=64, r=r, s=r, padding=r // 2, **orders)
+    tile = (1, 32, 2, 20)
+    levels = (*tile, 1, 1, 1), (*tile, 6, r, r), (*tile, 6, r, r)
+    return program(op, *levels, hw=hw or small(), convolution=1, pack_a=1, pack_b=1)
+
+
+def asked_results(made: Program) -> tuple[set[int], int, int]:
+    """Return the distances of the results that the first register tile prefetches, for each lane, and the stride of lanes."""
+    source = generate_c(made).source
+    inside = source.split("it lies inside every tensor. */")[1].split("/* Register tile")[0]
+    found = re.findall(r"__builtin_prefetch\(y_\d+ \+ (\d+)(?: \+ lane \* (\d+))?, 1\);", inside)
+    assert len(found) == inside.count(", 1);")
+    (lanes,) = re.findall(r"for \(long lane = 0; lane < (\d+); lane\+\+\) {", inside) or ["1"]
+    return {int(place) for place, _ in found}, int(lanes), max(int(stride or 1) for _, stride in found)
+
+
+def test_every_line_of_far_results_is_asked_for_before_it_is_stored() -> None:
+    """Lines of pixels of each channel with channels first; with channels last, lines of channels of each pixel."""
+    first, last = results(), results(result="nhwc")
+    assert asked_results(first) == ({0, 16, 20, 36}, 32, 16 * 20)
+    assert asked_results(last) == ({64 * (20 * row + column) + at for row in (0, 1) for column in range(20) for at in (0, 16)}, 1, 1)
+    check([generate_c(first), generate_c(last)], 2)
+    for other in (results(hw=machine()), results(r=1), window(5)):  # near, computed in no time, few
+        assert ", 1);" not in generate_c(other).source
 
 
 @pytest.mark.parametrize("made", [product(), image(), product(m=20)], ids=["panels", "image", "uneven"])

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.operand import Reader, bounds
-from gensor_gym.codegen.c.plan import LoopPlan
+from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 from gensor_gym.operators.types import ITEM_BYTES
 
@@ -112,6 +112,38 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
         place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
         start = linear([(1, operand.name), (operand.strides[found.axis], begin)], found.apart + LINE // item - 1)
         lines.add(f"__builtin_prefetch({start} + {place}{found.hint});")
+
+
+def ask_results(lines: Lines, reader: Reader) -> None:
+    """Write prefetches, for writing, of the cache lines that a register tile stores, if results exceed half of L2.
+
+    They are fetched while the tile is computed. Otherwise each store waits for its line, since a call of a network finds them in
+    no near cache.
+    """
+    plan, output = reader.plan, reader.plan.output
+    item, last = ITEM_BYTES[output.dtype], plan.op.spatial[-1]
+    stored_once = plan.splits == 1 and not plan.is_carried and plan.shift is None and plan.tiling is None
+    far = output.access.tensor.size * item > _caches(plan)["l2"] // 2
+    if reader.edge or not stored_once or plan.vector_is_reduced or plan.op.body == "map" or item < 4 or not far:
+        return
+    width, rows = plan.tiles[0][plan.vector], plan.rows
+    terms = len(rows) * len(plan.chunks) * math.prod(plan.op.extents[a] for a in plan.op.reduce)
+    if output.lane_stride == 1:
+        if ceil_div(width * item, LINE) * len(rows) * TERMS_PER_LINE <= terms:
+            places = [(row, at) for row in rows for at in range(0, width, LINE // item)]
+            lines.add(*(f"__builtin_prefetch({output.name} + {_result(reader, row, at)}, 1);" for row, at in places))
+        return
+    pixels = plan.tiles[0][last] if output.strides[last] == 1 and last != plan.vector else 1
+    starts = [row for row in rows if row[last] % (LINE // item) == 0 or pixels == 1]
+    if width * len(starts) * TERMS_PER_LINE <= terms:
+        with lines.block(f"for (long lane = 0; lane < {width}; lane++)"):
+            places = [f"{_result(reader, row, 0)} + lane * {output.lane_stride}" for row in starts]
+            lines.add(*(f"__builtin_prefetch({output.name} + {place}, 1);" for place in places))
+
+
+def _result(reader: Reader, row: tuple[int, ...], at: int) -> str:
+    """Return the C text of the index of a row's element at lane `at`."""
+    return reader.index(reader.plan.output, row, Chunk(at, 1))
 
 
 def inner_steps(plan: LoopPlan, axis: int) -> list[int]:

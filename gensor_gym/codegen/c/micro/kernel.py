@@ -13,7 +13,7 @@ from gensor_gym.codegen.c.amx.stores import in_fours, is_signed
 from gensor_gym.codegen.c.layout.operands import Operand
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
-from gensor_gym.codegen.c.micro.ahead import ask_ahead
+from gensor_gym.codegen.c.micro.ahead import ask_ahead, ask_results
 from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
 from gensor_gym.codegen.c.micro.window import window, written_out
@@ -71,6 +71,7 @@ def micro_kernel(kind: Variant) -> str:
         for operand in plan.reads:
             lines.add(*reader.prologue(operand))
         lines.add(*reader.prologue(plan.output, written=True))
+        ask_results(lines, reader)
         if plan.op.body == "map":
             _step(lines, reader, False)
         else:
