@@ -22,7 +22,7 @@ BEYOND = 4
 
 def bytes_apart(op: Computation, hw: Hardware) -> int:
     """Return the bytes that all copies of a computation's weights have together: 0 without constant weights, and on GPUs."""
-    if hw.kind != "cpu" or not (isinstance(op, Operator) and op.frozen):
+    if not (isinstance(op, Operator) and op.frozen) or hw.kind != "cpu":
         return 0
     return BEYOND * hw.units * int(hw.level("l2").capacity)
 
