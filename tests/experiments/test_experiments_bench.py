@@ -25,7 +25,7 @@ from experiments.benches.networks.profile import sheet
 from experiments.benches.networks.suite import overall
 from experiments.benches.static import COLUMNS, page
 from experiments.networks.held_out import HELD_OUT, IMAGES
-from experiments.networks.suite import every, inputs_of, module_of, workload_of
+from experiments.networks.suite import as_used, every, inputs_of, module_of, workload_of
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
@@ -177,6 +177,15 @@ def test_networks_by_their_paths() -> None:
     for name in ("torch.nn.Relu", "torch.nothing.f", "resnet5", "torch.nn.ReLU()"):
         with pytest.raises(ValueError, match="network"):
             workload_of(name)
+
+
+def test_zero_weights_are_drawn() -> None:
+    """Also those of modules that are not torch's, such as the normalisations of ConvNeXt-V2; others stay."""
+    scale, linear, norm = nn.Module(), nn.Linear(2, 2), nn.LayerNorm(2)
+    scale.weight = nn.Parameter(torch.zeros(3))
+    kept = linear.weight.detach().clone()
+    used = as_used(nn.Sequential(scale, linear, norm))
+    assert scale.weight.all() and torch.equal(linear.weight, kept) and bool((norm.weight == 1).all()) and not used.training
 
 
 def test_held_out_networks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,8 @@ def test_planes_of_a_large_image_cost_more_than_the_model_predicts(monkeypatch: 
     assert planes_seconds(large.renamed(dtype="bfloat16"), TILES) == 0.0
     x = torch.randn(1, 3, 96, 96)
     old = folded(from_torch(Joined().eval(), (x,)))
-    hw = dataclasses.replace(PLAIN, memory=tuple(dataclasses.replace(one, capacity=min(one.capacity, 1 << 20)) for one in PLAIN.memory))
+    levels = (dataclasses.replace(one, capacity=min(one.capacity, 1 << 20)) for one in PLAIN.memory)
+    hw = dataclasses.replace(PLAIN, memory=tuple(levels))
     turned = []
     for share in (0.0, 1e3):
         monkeypatch.setattr(choice, "PLANES", share)

@@ -180,8 +180,8 @@ def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
 def planes_seconds(op: Operator, machine: Hardware) -> float:
     """Return the seconds that a float32 convolution takes more to read planes of a large image than the model predicts.
 
-    Each step reads another channel's plane, which is on a page of its own. On one core of an Intel Xeon with AMX, convolutions 3x3
-    of UNet's joined images take 1.07 to 1.22 of the time with channels last, but those that read far weights in blocks of few
+    Each step reads another channel's plane, on a page of its own. On one core of an Intel Xeon with AMX, convolutions 3x3 of
+    UNet's joined images take 1.07 to 1.22 of the time with channels last, but those that read far weights in blocks of few
     channels 1.01.
     """
     image, weights = (ITEM_BYTES[op.dtype] * read.tensor.size for read in op.reads)

@@ -122,7 +122,7 @@ def test_every_line_of_far_results_is_asked_for_before_it_is_stored() -> None:
     """Lines of pixels of each channel with channels first; with channels last, lines of channels of each pixel."""
     first, last = results(), results(result="nhwc")
     assert asked_results(first) == ({0, 16, 20, 36}, 32, 16 * 20)
-    assert asked_results(last) == ({64 * (20 * row + column) + at for row in (0, 1) for column in range(20) for at in (0, 16)}, 1, 1)
+    assert asked_results(last) == ({64 * pixel + at for pixel in range(2 * 20) for at in (0, 16)}, 1, 1)
     check([generate_c(first), generate_c(last)], 2)
     edge = generate_c(results(h=15, result="nhwc")).source.split("it sticks out of the extents or reads padding. */")[1]
     assert ", 1);" not in edge  # its rows may be clamped to one row
