@@ -6,8 +6,8 @@ arithmetic the error is below 4e-7: absolute for erf and tanh, relative for exp,
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2, or 0 for n from -126 down: denormal weights of masked keys would make a product
-   of them many times slower. Without an instruction for powers twice exp(r) is multiplied by half of 2^n, which fits for every n
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2, or 0 for n from -126 down: denormal weights of masked keys would make
+   products many times slower. Without an instruction for powers twice exp(r) is multiplied by half of 2^n, which fits for every n
    up to 128 and is zero at -126. */
 static inline vec{w} exp_{w}(vec{w} x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
