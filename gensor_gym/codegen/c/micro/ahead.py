@@ -130,8 +130,8 @@ def ask_results(lines: Lines, reader: Reader) -> None:
     terms = len(rows) * len(plan.chunks) * math.prod(plan.op.extents[a] for a in plan.op.reduce)
     if output.lane_stride == 1:
         if ceil_div(width * item, LINE) * len(rows) * TERMS_PER_LINE <= terms:
-            places = [(row, at) for row in rows for at in range(0, width, LINE // item)]
-            lines.add(*(f"__builtin_prefetch({output.name} + {_result(reader, row, at)}, 1);" for row, at in places))
+            places = [_result(reader, row, at) for row in rows for at in range(0, width, LINE // item)]
+            lines.add(*(f"__builtin_prefetch({output.name} + {place}, 1);" for place in places))
         return
     pixels = plan.tiles[0][last] if output.strides[last] == 1 and last != plan.vector else 1
     starts = [row for row in rows if row[last] % (LINE // item) == 0 or pixels == 1]
