@@ -85,8 +85,9 @@ def _joined(nest: RowNest, count: int) -> RowNest:
     def joined(access: Access) -> Access:
         return dataclasses.replace(access, rows=(*access.rows[:-1], *(count * access.rows[-1] for _ in kept)))
 
-    sizes = {"columns": count * nest.columns, "together": count * nest.together}
-    return dataclasses.replace(_each(nest, joined), row_extents=(*outer, *kept), **sizes)
+    return dataclasses.replace(
+        _each(nest, joined), row_extents=(*outer, *kept), columns=count * nest.columns, together=count * nest.together,
+    )  # fmt: skip
 
 
 def _goes_on(access: Access, columns: int) -> bool:
@@ -113,8 +114,10 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
     def cut(access: Access) -> Access:
         return dataclasses.replace(access, rows=(*access.rows, columns * access.column))
 
-    sizes = {"columns": columns, "parts": count, "last": 0 if left == columns else left}
-    return dataclasses.replace(_each(nest, cut), row_extents=(*nest.row_extents, count), **sizes)
+    return dataclasses.replace(
+        _each(nest, cut), row_extents=(*nest.row_extents, count), columns=columns, parts=count,
+        last=0 if left == columns else left,
+    )  # fmt: skip
 
 
 def parts_of(columns: int) -> tuple[int, int]:
