@@ -21,7 +21,6 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.cpu.cpu import CROWD
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, slot_of
-from gensor_gym.networks.orders.choice import CACHES
 from gensor_gym.networks.orders.tilings import OF_LINES, filled_registers, in_blocks, with_columns_of_taps
 from gensor_gym.operators.images import IMAGES, order_of
 from gensor_gym.operators.types import ITEM_BYTES
@@ -33,6 +32,8 @@ LINES, UNROLLED, CROWDED = 0.97, 0.97, 1.08
 APART, ACROSS = 1.15, 1.08
 """Factors for a large result: of programs that store parts of a pixel's channels at different times, and of register tiles with
 more than two pixels of a line. Pixels below one another are in as many streams, which hardware prefetchers follow."""
+CACHES = 2
+"""Number of L2 caches whose size weights exceed if only programs in blocks are tried; others read them again for other pixels."""
 
 
 def has_channels_last(graph: ConstructionGraph) -> bool:

@@ -16,8 +16,8 @@ from gensor_gym.dataflow.nodes import Contract, Transpose
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.orders import choice, rewrite
-from gensor_gym.networks.orders.choice import PLANES, classes_of, planes_seconds
+from gensor_gym.networks.orders import rewrite
+from gensor_gym.networks.orders.choice import classes_of
 from gensor_gym.networks.orders.machines import filled_seconds, layout_seconds, scattering_seconds, with_orders
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.operators.images import order_of
@@ -144,35 +144,3 @@ def test_compiled_networks_are_right(name: str) -> None:
         found = compiled(x).double().numpy()
     (expected,) = old.reference(x.double().numpy())
     assert (np.abs(found - expected.value) <= expected.error).all()
-
-
-class Joined(nn.Module):
-    """A convolution of two joined images of 96 x 96 pixels, which exceed L2."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.two, self.last = conv(3, 32, 1), conv(3, 32, 1), conv(64, 16)
-
-    def forward(self, x: Any) -> Any:
-        """Apply the network to images."""
-        return self.last(torch.cat((self.one(x), self.two(x)), 1)).mean((2, 3))
-
-
-def test_planes_of_a_large_image_cost_more_than_the_model_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a joined image is turned before a convolution with a window reads it."""
-    large = operators.conv2d(n=1, c=64, h=224, w=224, k=32, r=3, s=3, padding=1)
-    assert planes_seconds(large, PLAIN) == PLANES * filled_seconds(large, PLAIN) > 0.0
-    for c, size, k, r in ((64, 28, 32, 3), (64, 224, 32, 1), (1024, 64, 512, 3)):  # near; no window; weights in blocks
-        assert planes_seconds(operators.conv2d(n=1, c=c, h=size, w=size, k=k, r=r, s=r, padding=r // 2), PLAIN) == 0.0
-    assert planes_seconds(large.renamed(dtype="bfloat16"), TILES) == 0.0
-    x = torch.randn(1, 3, 96, 96)
-    old = folded(from_torch(Joined().eval(), (x,)))
-    levels = (dataclasses.replace(one, capacity=min(one.capacity, 1 << 20)) for one in PLAIN.memory)
-    hw = dataclasses.replace(PLAIN, memory=tuple(levels))
-    turned = []
-    for share in (0.0, 1e3):
-        monkeypatch.setattr(choice, "PLANES", share)
-        made = ordered(old, hw)
-        turned.append(sum(isinstance(node, Transpose) for _, node in made.graph.nodes))
-        assert not fault(made, old, x.double().numpy())
-    assert turned[1] == turned[0] + 1 and orders(ordered(old, hw))[-1][0] == "nhwc"

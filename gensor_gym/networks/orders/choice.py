@@ -17,7 +17,6 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.machines import (
     LAST,
-    filled_seconds,
     gains,
     in_place,
     is_fast,
@@ -27,12 +26,7 @@ from gensor_gym.networks.orders.machines import (
     with_orders,
 )
 from gensor_gym.operators.images import IMAGES, names_orders
-from gensor_gym.operators.types import ITEM_BYTES, Operator
 
-PLANES = 0.1
-"""Share of its time that a convolution takes more to read a large image with channels first (`planes_seconds`)."""
-CACHES = 2
-"""Number of L2 caches whose size weights exceed if only programs in blocks are tried; others read them again for other pixels."""
 POOLINGS = ("avg_pool2d", "max_pool2d")
 IMAGE_AXES = (2, 3)
 """Axes of an image's rows and columns if channels are first."""
@@ -91,8 +85,7 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
                 continue
             uses = found[of.root(one)]
             if isinstance(node, Contract) and reads_either(node, one, machine):
-                op = with_orders(node.operator, **in_place(machine))
-                uses.laid_out += layout_seconds(op, machine) + planes_seconds(op, machine)
+                uses.laid_out += layout_seconds(with_orders(node.operator, **in_place(machine)), machine)
             elif one not in tied(network, reader) and not is_over_pixels(node):
                 uses.read.add(one)
     return list(found.values())
@@ -175,20 +168,6 @@ def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
     if not is_convolution(node, machine) or node.sources[0] != name:
         return False
     return is_fast(with_orders(node.operator, **LAST, **in_place(machine)), machine)
-
-
-def planes_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the seconds that a float32 convolution takes more to read planes of a large image than the model predicts.
-
-    Each step reads another channel's plane, on a page of its own. On one core of an Intel Xeon with AMX, convolutions 3x3 of
-    UNet's joined images take 1.07 to 1.22 of the time with channels last, but those that read far weights in blocks of few
-    channels 1.01.
-    """
-    image, weights = (ITEM_BYTES[op.dtype] * read.tensor.size for read in op.reads)
-    l2 = next((level.capacity for level in machine.memory if level.name == "l2"), 0)
-    if machine.kind != "cpu" or op.dtype != "float32" or math.prod(op.extents[a] for a in op.reduce[1:]) == 1:
-        return 0.0
-    return PLANES * filled_seconds(op, machine) if image > l2 and weights <= CACHES * l2 else 0.0
 
 
 def is_convolution(node: Node, machine: Hardware) -> bool:
