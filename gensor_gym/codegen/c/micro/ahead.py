@@ -124,7 +124,7 @@ def _number(plan: LoopPlan) -> str:
     """Return the C text of this register tile's index among the tiles that read the same part of the vector axis."""
     terms = ["t->turn"] if asks_by_turns(plan) else []
     for a in _rows(plan):
-        name, size = plan.axes[a], plan.tiles[0][a]
+        name, size = plan.axes[a], plan.largest[a]
         place = name if size == 1 else f"({name} + {size - 1}) / {size}"
         terms = [place] if not terms else [f"({' '.join(terms)}) * {_tile_count(plan, a)} + {place}"]
     return " ".join(terms) or "0"
@@ -171,7 +171,7 @@ def _rows(plan: LoopPlan) -> list[int]:
 
 
 def _tile_count(plan: LoopPlan, axis: int) -> int:
-    return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.tiles[0][axis])
+    return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.largest[axis])
 
 
 def _lanes_stay(plan: LoopPlan) -> bool:
