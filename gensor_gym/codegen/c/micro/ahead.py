@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.codegen.c.layout.operands import Operand
-from gensor_gym.codegen.c.operand import Reader, bounds
+from gensor_gym.codegen.c.operand import Reader, bounds, is_split
 from gensor_gym.codegen.c.plan import LoopPlan
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 from gensor_gym.operators.types import ITEM_BYTES
@@ -95,8 +95,6 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     if found is None:
         return
     operand, item = found.operand, ITEM_BYTES[found.operand.access.tensor.dtype]
-    stride = LINE // item * found.lines
-    stride = operand.strides[axis] * found.size if plan.tiling is None else stride
     name, (begin, end) = plan.axes[found.axis], bounds(plan, found.axis)
     steps, step = (end, name) if begin == "0" else (f"({end} - {begin})", f"({name} - {begin})")
     if found.size > 1:
@@ -108,8 +106,8 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
         line = f"ahead_{more}"
         lines.add(f"const unsigned long {line} = (unsigned long)({share}){f' + {more}' if more else ''};")
         # The last element of each line: in an unaligned array, the first one may be in a line that was read before.
-        apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
-        place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
+        apart = f"{line} / {found.lines} * {operand.strides[axis]} + {line} % {found.lines} * {LINE // item}"
+        place = f"{line} * {LINE // item}" if operand.packing else apart
         start = linear([(1, operand.name), (operand.strides[found.axis], begin)], found.apart + LINE // item - 1)
         lines.add(f"__builtin_prefetch({start} + {place}{found.hint});")
 
@@ -206,13 +204,18 @@ def _panels(plan: LoopPlan, axis: int, read: Operand, size: int = 1) -> Ahead | 
     step, steps = read.strides[axis] * item * size, min(plan.tiles[1][axis], plan.op.extents[axis]) // size
     lines = step // LINE // (math.prod(plan.op.extents[a] for a in inner_steps(plan, axis)) if plan.tiling else 1)
     tiles, far = _sharing(plan), read.packing.size * item > caches["l2"] // (8 if plan.op.frozen else 2)
-    if not far or step % LINE or tiles > MANY_TILES or (tiles == 1 and plan.tiling is None):
+    many, part = MANY_TILES * math.prod(plan.op.extents[a] for a in inner), math.gcd(step, LINE)
+    if not far or tiles > many or (tiles == 1 if plan.tiling is None else part < LINE):
         return None
     if tiles == 1:
         return Ahead(read, axis, lines, 1, "", NEAR // item, size)
     if steps * step > caches["l2"] // 2:
         return None
     panel = read.strides[plan.vector] * plan.tiles[0][plan.vector]
+    if is_split(plan, axis):
+        panel = steps * read.strides[axis]
+    if part < LINE:
+        lines, tiles = step // part, tiles * (LINE // part)
     return Ahead(read, axis, lines, tiles, "" if steps * step <= caches["l1"] // 2 else ", 0, 2", panel, size)
 
 
