@@ -48,7 +48,8 @@ def ranked_programs(graph: ConstructionGraph) -> tuple[np.ndarray, np.ndarray]:
     rows, far = filled_registers(graph), _reads_far(graph)
     if _has_taps(graph):
         rows = np.concatenate([rows, with_columns_of_taps(graph, rows)])
-    rows = in_blocks(graph, rows) if far else rows if graph.hardware.lanes == LANES else rows[:0]
+    fast = _has_taps(graph) or graph.hardware.lanes == LANES
+    rows = in_blocks(graph, rows) if far else rows if fast else rows[:0]
     return rows, corrected(rows, graph.latencies(rows), graph)
 
 

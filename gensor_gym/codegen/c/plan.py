@@ -16,8 +16,6 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import serves_all, vector_axis
 from gensor_gym.operators.types import Access, Operator
 
-HIDING = 8
-"""Least accumulators of a register tile at the end of an axis: two multiply-adds in a cycle, of four cycles each."""
 DTYPES = ("float32", "int8", "bfloat16", "float16")
 
 
@@ -199,17 +197,14 @@ class LoopPlan:
     def shortened(self) -> int:
         """Spatial axis at whose end register tiles have fewer rows, exactly those that are left; -1 without such an axis.
 
-        So no row is computed twice, nor guarded. Only convolutions with constant weights have such tiles, if they compute enough
-        sums to hide the latency of multiply-adds.
+        So no row is computed twice, nor guarded. Only convolutions with constant weights have such tiles.
         """
         size, task, extents = self.largest, self.tiles[2], self.op.extents
         axes = [a for a in self.op.spatial if a != self.vector and extents[a] % size[a] and extents[a] > size[a]]
         plain = self.op.frozen and self.op.dtype == "float32" and self.shift is None and self.vector in self.op.spatial
         if not plain or len(axes) != 1 or any(read.guarded for read in self.reads):
             return -1
-        axis, lanes = axes[0], self.program.hardware.lanes
-        sums = math.prod(size[a] for a in self.op.spatial) // lanes // size[axis] * (extents[axis] % size[axis])
-        return axis if sums >= HIDING and (task[axis] >= extents[axis] or task[axis] % size[axis] == 0) else -1
+        return axes[0] if task[axes[0]] >= extents[axes[0]] or task[axes[0]] % size[axes[0]] == 0 else -1
 
     @cached_property
     def copies_lanes(self) -> bool:
