@@ -40,7 +40,7 @@ def playoff(session: Session, rounds: int = ROUNDS) -> tuple[Schedule, Measureme
     if len(kernels) < 2:
         return session.best
     try:
-        samples = session.backend.compare(kernels, hw, rounds)
+        samples = session.backend.compare(kernels, hw, rounds, apart=True)
     except (RuntimeError, WorkerLost):  # a kernel that was correct before fails now: keep the search's best
         return session.best
     schedule = schedules[int(min(samples, key=lambda name: float(np.quantile(samples[name], QUIET))))]

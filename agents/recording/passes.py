@@ -27,7 +27,8 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import GPU_WARMUP, NativeBackend, cpu_backend, make_kernel
 from gensor_gym.measure.records.backend import passes_of
 from gensor_gym.measure.records.store import Record, Selection, Store
-from gensor_gym.measure.stats.timing import PROTOCOL, TimingRules
+from gensor_gym.measure.stats.apart import protocol_of
+from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators.types import Operator
 
@@ -105,9 +106,14 @@ class Recording:
         """Number of trials that are still to be made."""
         return sum(self._pending(digest, number) for number in self._numbers() for digest in self._kernels)
 
+    @property
+    def protocol(self) -> int:
+        """Version of the timing protocol of the trials."""
+        return protocol_of(self.plan.operator, self.plan.hardware)
+
     def stored(self) -> list[Record]:
         """Return the store's records of this task that a recording made, without the trials of searches."""
-        found = self._store.records(Selection(str(self.plan.operator), self.device, PROTOCOL))
+        found = self._store.records(Selection(str(self.plan.operator), self.device, self.protocol))
         return [record for record in found if "passes" in record.measurement.conditions]
 
     @property
@@ -157,7 +163,8 @@ class Recording:
         return joined
 
     def _put(self, measurement: Measurement) -> None:
-        self._store.put(self.device, str(self.plan.operator), str(self._first[measurement.digest]), measurement)
+        op, schedule = str(self.plan.operator), str(self._first[measurement.digest])
+        self._store.put(self.device, op, schedule, measurement, self.protocol)
         self.known[measurement.digest] = measurement
 
     def _anchor(self) -> Kernel | None:

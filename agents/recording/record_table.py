@@ -63,6 +63,7 @@ def content_of(recording: Recording) -> Content:
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
         fingerprints([plan.operator], plan.hardware, plan.space)[str(plan.operator)], gensor_gym.__version__,
+        protocol=recording.protocol,
     )  # fmt: skip
 
 

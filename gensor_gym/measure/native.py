@@ -21,6 +21,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.stats.apart import bytes_apart, protocol_of
 from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import build_c
@@ -126,8 +127,10 @@ class NativeBackend:
 
     def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
         floor = warm_floor(kernel.operator, hw)
-        slow = max(patience * floor, self.rules.sample)
-        return Trial(kernel, target_of(hw).threads(hw), MARGIN * floor, self.seed, self.rules, slow)
+        slow, op = max(patience * floor, self.rules.sample), kernel.operator
+        apart, protocol = bytes_apart(op, hw), protocol_of(op, hw)
+        threads, least = target_of(hw).threads(hw), MARGIN * floor
+        return Trial(kernel, threads, least, self.seed, self.rules, slow, apart=apart, protocol=protocol)
 
     def compare(
         self,
@@ -138,6 +141,7 @@ class NativeBackend:
         seed: int = 0,
         torch_compile: bool = False,
         torch_threads: int | None = None,
+        apart: bool = False,
     ) -> dict[str, list[float]]:
         """Time kernels of one operator in interleaved rounds. Return seconds per call by name, one value per round.
 
@@ -145,7 +149,8 @@ class NativeBackend:
         default as many as our kernels use. For an operator with constant weights, `torch.prepacked` (oneDNN's kernel with packed
         weights) is timed instead. A GPU also times torch in the layout that its library prefers: `torch.nhwc` for convolutions,
         `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
-        (GPUs only).
+        (GPUs only). With `apart`, calls read other copies of constant weights in turn, as in trials (`stats/apart.py`); torch's
+        kernels read one.
 
         Raises:
             ValueError: a kernel does not compile, or has the name of a requested baseline.
@@ -157,8 +162,9 @@ class NativeBackend:
             raise ValueError(f"the name {taken[0]!r} is taken by the baseline; give the kernel another name")
         threads = target_of(hw).threads(hw)
         theirs = (torch_threads or threads) if torch else None
+        copies = max((bytes_apart(kernel.operator, hw) for kernel in kernels.values()), default=0) if apart else 0
         return self.pool.compare(
-            Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules)
+            Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules, copies)
         )
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.records.backend import warn_of_gap
 from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Selection, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
-from gensor_gym.measure.stats.timing import PROTOCOL
+from gensor_gym.measure.stats.apart import protocol_of
 from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
@@ -134,7 +134,7 @@ class SearchSession(Generic[Node]):
         """Digests of the kernels that this session verified itself, without the store."""
         self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
-        self._device = self.backend.device(task.hardware)
+        self._device, self._protocol = self.backend.device(task.hardware), protocol_of(task.operator, task.hardware)
         self._seen: dict[str, Measurement] = {}
         self._best: tuple[Node, Measurement] | None = None
         self._start: float | None = None
@@ -247,7 +247,7 @@ class SearchSession(Generic[Node]):
         """
         if self._store is None or not self.backend.stored:
             return None
-        found = self._store.get(digest, self._device)
+        found = self._store.get(digest, self._device, self._protocol)
         if found is None or found.status in MOODS or found.conditions.get(IMPORTED):
             return None
         if self.times and found.conditions.get(UNTIMED):
@@ -264,7 +264,7 @@ class SearchSession(Generic[Node]):
             return
         conditions = {"trial_seconds": seconds, **measurement.conditions}
         kept = Measurement(measurement.status, measurement.samples, conditions, measurement.error, measurement.digest)
-        self._store.put(self._device, str(self.task.operator), str(schedule), kept)
+        self._store.put(self._device, str(self.task.operator), str(schedule), kept, self._protocol)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
         """Mark a program in the store as the result of a search, so that `tuned` prefers it to faster trials.
@@ -275,16 +275,16 @@ class SearchSession(Generic[Node]):
         if self._store is None or not self.backend.stored:
             return
         name = str(self.task.operator)
-        for record in list(self._store.records(Selection(name, self._device, PROTOCOL))):
+        for record in list(self._store.records(Selection(name, self._device, self._protocol))):
             lost = record.measurement
             if lost.conditions.get(FINAL) and lost.digest in self._seen and lost.digest != measurement.digest:
                 conditions = {key: value for key, value in lost.conditions.items() if key != FINAL}
-                self._store.put(self._device, name, record.schedule, replace(lost, conditions=conditions))
-        stored = self._store.get(measurement.digest, self._device) or measurement
+                self._store.put(self._device, name, record.schedule, replace(lost, conditions=conditions), self._protocol)
+        stored = self._store.get(measurement.digest, self._device, self._protocol) or measurement
         before, given = stored.conditions.get(SEARCHED), 0 if self._seconds_out() else self.budget.trials or 0
         searched = max(before if isinstance(before, int) else 0, given, self.trials)
         noted = replace(stored, conditions={**stored.conditions, FINAL: True, SEARCHED: searched})
-        self._store.put(self._device, name, str(schedule), noted)
+        self._store.put(self._device, name, str(schedule), noted, self._protocol)
 
     @property
     def first_error(self) -> str:

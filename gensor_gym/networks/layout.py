@@ -12,9 +12,7 @@ from gensor_gym.networks.arena import Arena, Life, arena, bound, rounded
 from gensor_gym.networks.loops import loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
-
-WEIGHTS = 1
-"""Index of the operand with the weights, which a kernel may pack once (`operators.traits.weights`)."""
+from gensor_gym.operators.traits import WEIGHTS
 
 
 class Base(IntEnum):

@@ -16,10 +16,11 @@ from gensor_gym.codegen.runtime.c import NativeFunction, entry_of
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.codegen.runtime.memory import address_of, in_large_pages
 from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime, runtime
-from gensor_gym.networks.layout import WEIGHTS, Layout, Place, layout_of
+from gensor_gym.networks.layout import Layout, Place, layout_of
 from gensor_gym.networks.loops import tasks_together
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
+from gensor_gym.operators.traits import WEIGHTS
 
 MOST_ARRAYS = 64
 """Largest number of arrays of one kernel: `GG_MOST` of `network.c`."""

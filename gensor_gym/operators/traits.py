@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from gensor_gym.operators.loops import Access, Loops
 
+WEIGHTS = 1
+"""Index of the operand with the weights, which a kernel may pack once (`weights`)."""
+
 
 def is_product(op: Loops) -> bool:
     """Whether the operator sums products of elements of two tensors, as a matrix product or a convolution does."""
@@ -70,7 +73,7 @@ def weights(op: Loops) -> Access | None:
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None
     shared = [a for a in op.spatial if all(_moves(read, a) for read in op.reads)]
-    return op.reads[1] if convolution_places(op) or not shared else None
+    return op.reads[WEIGHTS] if convolution_places(op) or not shared else None
 
 
 def _own(op: Loops, number: int) -> list[int]:

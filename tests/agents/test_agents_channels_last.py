@@ -25,18 +25,18 @@ CHANNELS, DOWN, ACROSS, INPUTS, TAPS = 2, 3, 4, 5, 6
 FEW = Markov(walkers=4, steps=8, refiners=0, descents=1)
 
 
-def with_l2(size: int, lanes: int = 16) -> Hardware:
-    """A CPU of one core with an L2 cache of a size in bytes."""
+def with_l2(size: int, lanes: int = 16, cores: int = 1) -> Hardware:
+    """A CPU of one core, or more, with an L2 cache of a size in bytes."""
     made = machine(lanes)
     levels = [dataclasses.replace(level, capacity=size) if level.name == "l2" else level for level in made.memory]
-    return dataclasses.replace(made, memory=tuple(levels), units=1)
+    return dataclasses.replace(made, memory=tuple(levels), units=cores)
 
 
-def graph(l2: int = 2**20, lanes: int = 16, **sizes: Any) -> ConstructionGraph:
+def graph(l2: int = 2**20, lanes: int = 16, cores: int = 1, **sizes: Any) -> ConstructionGraph:
     """The task of a convolution of a network, with relu, that reads and writes channels last."""
     asked = {"n": 1, "c": 64, "h": 14, "w": 14, "k": 64, "r": 3, "s": 3, "padding": 1, "image": "nhwc", "result": "nhwc", **sizes}
     op = dataclasses.replace(operators.conv2d(**asked).with_epilogue("relu"), frozen=True)
-    return ConstructionGraph(op, with_l2(l2, lanes), "extended")
+    return ConstructionGraph(op, with_l2(l2, lanes, cores), "extended")
 
 
 def level(rows: np.ndarray, index: int) -> np.ndarray:
@@ -60,6 +60,19 @@ def test_near_weights_are_read_whole_by_tiles_with_and_without_unrolled_taps() -
     assert (level(rows, 1)[:, INPUTS] == 64).all() and set(level(rows, 0)[:, TAPS]) == {1, 3}
     found = FEW.construct(made, np.random.default_rng(0))
     assert found.latencies[0] == pytest.approx(seconds.min()) and found.visited == 0
+
+
+@pytest.mark.parametrize(("cores", "lines"), [(1, 14), (2, 7), (4, 4)])
+def test_cores_share_the_lines_of_all_channels(cores: int, lines: int) -> None:
+    made = graph(cores=cores)
+    rows = filled_registers(made)
+    task = level(rows, 2)
+    alone = level(rows, 0)[:, DOWN] == 1
+    assert {*task[alone & (task[:, CHANNELS] >= 64), DOWN]} == {14, lines}
+    assert {*task[alone & (task[:, CHANNELS] <= 32), DOWN]} == {14}
+    best = rows[made.latencies(rows).argmin()]
+    count = -(-64 // best[TILE + 2 * MAX_AXES + CHANNELS]) * -(-14 // best[TILE + 2 * MAX_AXES + DOWN])
+    assert count >= cores, "no core is idle"
 
 
 def test_far_weights_are_read_in_blocks_alone() -> None:

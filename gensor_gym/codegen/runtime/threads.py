@@ -46,8 +46,7 @@ def load_runtime() -> ctypes.CDLL:
     library.gg_runtime_init.argtypes = [ctypes.POINTER(GgRuntime), ctypes.c_int]
     library.gg_runtime_init.restype = None
     library.gg_time.restype = ctypes.c_double
-    pointer = ctypes.c_void_p
-    library.gg_time.argtypes = [pointer, pointer, pointer, pointer, ctypes.POINTER(GgRuntime), ctypes.c_long]
+    library.gg_time.argtypes = [ctypes.POINTER(GgCall), ctypes.c_long, ctypes.c_long, ctypes.c_long]
     return library
 
 
@@ -86,7 +85,7 @@ def time_calls(
     calls: int,
 ) -> float:
     """Run a kernel's entry `calls` times on C-contiguous arrays; return the total time in seconds."""
-    address = ctypes.cast(entry, ctypes.c_void_p)
-    given = pointers(inputs)
-    where = address_of(output), address_of(workspace)
-    return load_runtime().gg_time(address, given, *where, ctypes.byref(runtime(threads)), calls)
+    given, team = pointers(inputs), runtime(threads)
+    where = address_of(output), address_of(workspace), ctypes.addressof(team)
+    call = GgCall(ctypes.cast(entry, ctypes.c_void_p), ctypes.addressof(given), *where)
+    return load_runtime().gg_time(call, 1, 0, calls)

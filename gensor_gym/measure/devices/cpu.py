@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from gensor_gym.codegen.runtime.threads import load_runtime, runtime
+from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of, in_large_pages
+from gensor_gym.codegen.runtime.threads import GgCall, caller, load_runtime, runtime
 from gensor_gym.measure.answers.draw import DRAWS, Expected
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.devices.anchor import Anchor, cpu_anchor
@@ -26,8 +28,11 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, LaunchError
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
+from gensor_gym.operators.traits import WEIGHTS
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
+_MOST_COPIES = 64
+"""Largest number of copies of constant weights. Weights that need more are so small that loading them takes no time."""
 _MOST_DRAWS = 1 << 30
 """Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
@@ -102,7 +107,8 @@ class LoadedC:
         self._written = (ctypes.c_void_p * len(self._outputs))(*(buffer.address for buffer in self._outputs))
         self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
         self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))
-        self._runtime = ctypes.byref(runtime(threads))
+        self._runtime = runtime(threads)
+        self._calls, self._next, self._memory = self._of_one(), 0, list[Any]()
 
     def write(self, draw: Expected) -> None:
         """Copy the draw's inputs to the buffers, fill outputs and workspace with NaN bytes, and pack constant weights."""
@@ -110,9 +116,39 @@ class LoadedC:
             buffer.array[...] = array
         self.poison()
         self._workspace.poison()
+        self._calls, self._next, self._memory = self._of_one(), 0, []
         if self._prepares is not None:
-            self._call(self._prepares, 1)
+            self._pack(self._workspace.address)
             self.poison()
+
+    def copy_weights(self, nbytes: int) -> None:
+        """Copy constant weights until all copies have `nbytes`, at most `_MOST_COPIES`. Calls read them in turn, until `write`.
+
+        A kernel that packs its weights gets several workspaces. With 0 bytes, calls read one copy.
+        """
+        if not nbytes:
+            return
+        size = self._workspace.nbytes if self._prepares is not None else self._inputs[WEIGHTS].nbytes
+        copies, apart = min(_MOST_COPIES, -(-nbytes // size)), -(-size // ALIGNMENT) * ALIGNMENT
+        memory = in_large_pages(apart * copies)
+        self._memory, calls = [memory], [self._calls[0]]
+        for start in range(address_of(memory), address_of(memory) + apart * (copies - 1), apart):
+            calls.append(self._packed(start) if self._prepares is not None else self._copied(start + ARRAY_OFFSET))
+        self._calls = (GgCall * copies)(*calls)
+
+    def _packed(self, workspace: int) -> GgCall:
+        self._pack(workspace)
+        return self._call(self._entry, self._addresses, workspace)
+
+    def _pack(self, workspace: int) -> None:
+        caller()(ctypes.byref(self._call(self._prepares, self._addresses, workspace)))
+
+    def _copied(self, start: int) -> GgCall:
+        weights, addresses = self._inputs[WEIGHTS], type(self._addresses)(*self._addresses)
+        ctypes.memmove(start, weights.address, weights.nbytes)
+        addresses[WEIGHTS] = start
+        self._memory.append(addresses)
+        return self._call(self._entry, addresses, self._workspace.address)
 
     def poison(self) -> None:
         """Fill the outputs with NaN bytes."""
@@ -121,12 +157,17 @@ class LoadedC:
 
     def time(self, calls: int) -> float:
         """Return the seconds of `calls` calls, measured in C by the monotonic clock."""
-        return self._call(self._entry, calls)
+        kinds, first = len(self._calls), self._next
+        self._next = (first + calls) % kinds
+        return load_runtime().gg_time(self._calls, kinds, first, calls)
 
-    def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
+    def _of_one(self) -> ctypes.Array[GgCall]:
+        """Return the calls without copies of the weights: one."""
+        return (GgCall * 1)(self._call(self._entry, self._addresses, self._workspace.address))
+
+    def _call(self, entry: ctypes.c_void_p | None, inputs: ctypes.Array[ctypes.c_void_p], workspace: int) -> GgCall:
         written = self._outputs[0].address if len(self._outputs) == 1 else ctypes.addressof(self._written)
-        arguments = (entry, self._addresses, written, self._workspace.address, self._runtime)
-        return load_runtime().gg_time(*arguments, calls)
+        return GgCall(entry, ctypes.addressof(inputs), written, workspace, ctypes.addressof(self._runtime))
 
     def read(self) -> np.ndarray | list[np.ndarray]:
         """Return the decoded output, or a list of several outputs."""

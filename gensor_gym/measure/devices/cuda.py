@@ -271,6 +271,11 @@ class LoadedCubin:
             self._workspace.poison(self._cleared)
             cupy.cuda.Device().synchronize()
 
+    def copy_weights(self, nbytes: int) -> None:
+        """Do nothing for 0 bytes; otherwise LaunchError, because a GPU's kernels are timed with one copy of their weights."""
+        if nbytes:
+            raise LaunchError(f"copies of {nbytes} bytes of weights: expected a kernel of a CPU")
+
     def poison(self) -> None:
         """Fill the outputs with NaN bytes."""
         with translated():

@@ -311,16 +311,20 @@ def _read(path: Path, _changed: int, device: str | None) -> _Part:
 
 
 def _part(table: Table, name: str, device: str | None) -> _Part:
-    """Convert the records of a table, or those of one `device`. ValueError if they mix devices or timing protocols.
+    """Convert the records of a table, or those of one `device`.
+
+    ValueError if they mix devices, or timing protocols of one operator.
 
     `name` is the table's name in messages.
     """
     records = [record for record in table.records if device is None or record.device == device]
-    devices, protocols = {record.device for record in records}, {record.protocol for record in records}
+    devices, protocols = {record.device for record in records}, dict[str, int]()
     if len(devices) > 1:
         raise ValueError(f"{name} mixes devices {sorted(devices)}; pass device= to choose one")
-    if len(protocols) > 1:
-        raise ValueError(f"{name} mixes timing protocols {sorted(protocols)}, whose numbers do not compare")
+    for record in records:
+        if (first := protocols.setdefault(record.operator, record.protocol)) != record.protocol:
+            pair = sorted((first, record.protocol))
+            raise ValueError(f"{name} mixes timing protocols {pair} of {record.operator}, whose numbers do not compare")
     found = {(r.operator, program_key(Schedule.parse(r.schedule))): r.measurement for r in records}
     machine = table.about.get("hardware")
     described = None if machine is None else hardware.from_json(machine)

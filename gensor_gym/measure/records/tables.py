@@ -12,7 +12,7 @@ from typing import Any
 from gensor_gym.files import write_whole
 from gensor_gym.foreign import parse_object, read_lines
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import Record, Selection, Store
+from gensor_gym.measure.records.store import Record, Store
 from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.operators.types import Operator
 
@@ -63,12 +63,12 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a file of timings; of a store only trials of this version's timing protocol. ValueError if it cannot be read."""
+    """Read a file of timings; of a store only trials of this version's timing protocols. ValueError if it cannot be read."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")
     if path.suffix in STORES:
-        return Table(list(Store(path).records(Selection(protocol=PROTOCOL))))
+        return Table(list(Store(path).records()))
     if path.suffix == ".parquet":
         from gensor_gym.measure.records import parquet
 

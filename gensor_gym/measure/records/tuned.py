@@ -20,8 +20,8 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import fault, fault_of_numbers
 from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Selection, Store
 from gensor_gym.measure.records.verified import verified
+from gensor_gym.measure.stats.apart import protocol_of
 from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
-from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.operators.types import Operator
 
 
@@ -52,7 +52,7 @@ def programs(
     read packed weights if the weights are not constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
-    selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
+    selection = Selection(str(op), backend.device(hw), protocol_of(op, hw), Status.OK)
     compiler = target_of(hw).compiler()
     least = MARGIN * warm_floor(op, hw)
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
@@ -78,7 +78,8 @@ def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Sto
     It is the number of stored trials or, if that is larger, the budget in trials of a finished search.
     """
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
-    found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
+    selection = Selection(str(op), backend.device(hw), protocol_of(op, hw))
+    found = [record.measurement.conditions for record in kept.records(selection)]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
     asked = (conditions.get(SEARCHED) for conditions in own)
     return max([len(own), *(number for number in asked if isinstance(number, int))])

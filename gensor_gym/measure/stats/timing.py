@@ -8,6 +8,8 @@ at least 10 ms and one call, and at least three calls, including those that veri
 Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on either side, or the
 budget is spent. There are at least five samples, unless one call takes longer than the budget. The median is the result; all
 samples are kept.
+
+Protocol 4 (`apart`) is protocol 3 with other weights at every call, for a CPU's kernels with constant weights.
 """
 
 from __future__ import annotations

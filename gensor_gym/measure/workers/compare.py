@@ -65,6 +65,7 @@ def run_comparison(
             loaded.time(1)
             if fault := check(loaded, draw):
                 raise WrongInComparison(f"{name}: {fault}")
+            loaded.copy_weights(request.apart)
             timers[name] = loaded.time
         for kind in kinds:
             announce("start")

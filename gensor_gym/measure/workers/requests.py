@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.stats.timing import PROTOCOL, TimingRules
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class TrialRequest:
 
     If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
     `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time. With `unseen`, `stats/unseen.py`
-    checks after timing that the kernel keeps no results.
+    checks after timing that the kernel keeps no results. `apart` is the size in bytes of all copies of constant weights that the
+    timed calls read in turn (`stats/apart.py`); with 0 they read one copy. Its times have version `protocol`.
     """
 
     built: Built
@@ -54,6 +55,8 @@ class TrialRequest:
     slow: float = math.inf
     timed: bool = True
     unseen: bool = False
+    apart: int = 0
+    protocol: int = PROTOCOL
 
     def enclosed(self) -> TrialRequest:
         """Return a copy with the content of the kernel's file; see `Built.enclosed`."""
@@ -67,7 +70,7 @@ class CompareRequest:
     The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
     `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products, see `measure/baselines/torch_cuda.py`), or under
     `torch.prepacked` for an operator with constant weights. `torch_compile` adds `torch.compile`, and `anchor` adds the drift
-    anchor (a fixed kernel) as `anchor`.
+    anchor (a fixed kernel) as `anchor`. `apart` is that of a `TrialRequest`; torch's kernels read one copy of their weights.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -78,6 +81,7 @@ class CompareRequest:
     torch_compile: bool = False
     anchor: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
+    apart: int = 0
 
     def enclosed(self) -> CompareRequest:
         """Return a copy with the contents of the kernels' files; see `Built.enclosed`."""
@@ -99,10 +103,13 @@ class Trial:
     slow: float = math.inf
     timed: bool = True
     unseen: bool = False
+    apart: int = 0
+    protocol: int = PROTOCOL
 
     def request(self, built: Built) -> TrialRequest:
         """Return the message that asks a worker to run this trial with the compiled kernel."""
-        return TrialRequest(built, self.threads, self.floor, self.seed, self.rules, self.slow, self.timed, self.unseen)
+        shared = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "kernel"}
+        return TrialRequest(built, **shared)
 
 
 @dataclass(frozen=True)
@@ -116,11 +123,12 @@ class Comparison:
     torch_threads: int | None = None
     torch_compile: bool = False
     rules: TimingRules = field(default_factory=TimingRules)
+    apart: int = 0
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
         """Return the message that asks a worker to compare the compiled kernels."""
         theirs, compile_it = self.torch_threads, self.torch_compile
-        return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
+        return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules, apart=self.apart)
 
 
 @dataclass(frozen=True)

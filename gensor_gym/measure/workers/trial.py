@@ -18,7 +18,7 @@ from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.stats import unseen
-from gensor_gym.measure.stats.timing import PROTOCOL, ClockFault, elapsed, take_samples
+from gensor_gym.measure.stats.timing import ClockFault, elapsed, take_samples
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
 
@@ -47,6 +47,12 @@ class Loaded(Protocol):
 
     def write(self, draw: Expected) -> None:
         """Copy the inputs of `draw` into the buffers, and fill output and workspace with NaN bytes."""
+
+    def copy_weights(self, nbytes: int) -> None:
+        """Copy constant weights until all copies have `nbytes`. Calls read them in turn, until the next `write`.
+
+        With 0 bytes, calls read one copy.
+        """
 
     def poison(self) -> None:
         """Fill the output with NaN bytes."""
@@ -184,24 +190,32 @@ def _measure(
         announce("time")
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
+        loaded.copy_weights(request.apart)
         loaded.poison()
         (samples, calls), used = metered(device.meters, partial(take_samples, loaded.time, request.rules, called=len(before)))
         conditions = _conditions(loaded, request, calls) | used | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")
-    loaded.write(draws[2])
-    for _ in range(REPEATS):
-        loaded.poison()
-        loaded.time(1)
-        if fault := check(loaded, draws[2]):
-            return wrong(fault, "on new inputs after timing")
+    if fault := _repeated(loaded, draws[2]):
+        return wrong(fault, "on new inputs after timing")
     if request.unseen and (kept := _on_unseen(device, loaded, request, announce)):
         return kept
     if (seconds := float(np.median(samples))) < request.floor:
         text = f"median {seconds:.3g} s is below {request.floor:.3g} s, the roofline floor with its margin"
         return Measurement(Status.IMPLAUSIBLE, tuple(samples), conditions, text, kernel.digest)
     return Measurement(Status.OK, tuple(samples), conditions, "", kernel.digest)
+
+
+def _repeated(loaded: Loaded, draw: Expected) -> str:
+    """Call the kernel `REPEATS` times on the inputs of a draw. Return a message about the first wrong call; empty if none."""
+    loaded.write(draw)
+    for _ in range(REPEATS):
+        loaded.poison()
+        loaded.time(1)
+        if fault := check(loaded, draw):
+            return fault
+    return ""
 
 
 def _on_unseen(device: Device, loaded: Loaded, request: TrialRequest, announce: Announce) -> Measurement | None:
@@ -263,8 +277,8 @@ def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, 
     return {
         **loaded.conditions(),
         "threads": request.threads,
-        "protocol": PROTOCOL,
-        "cache": "warm",
+        "protocol": request.protocol,
+        "cache": "warm but for weights" if request.apart else "warm",
         **({"prepacked": True} if request.built.kernel.prepacked else {}),
         "calls_per_sample": calls,
         "compiler": request.built.compiler,

@@ -10,8 +10,9 @@ import numpy as np
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.memory import ALIGNMENT, in_large_pages
 from gensor_gym.networks.arena import rounded
-from gensor_gym.networks.layout import WEIGHTS, Base, Layout, Place
+from gensor_gym.networks.layout import Base, Layout, Place
 from gensor_gym.networks.plan import Plan
+from gensor_gym.operators.traits import WEIGHTS
 
 _Part = tuple[int, int, int, int]
 """Start and size of a part of the memory, and the first and last offset in it whose bytes were written, plus 1."""

@@ -43,7 +43,7 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     """Return programs int32 [P, ROW] of a convolution with packed channels whose accumulators fill the registers.
 
     An image is copied if it is padded, and in int8 if its channels are first. Tasks have all pixels, and one register tile of
-    channels or all channels.
+    channels or all channels. On several cores there are also tasks with all channels of a core's share of the lines.
     """
     op, machine = graph.operator, graph.hardware
     slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
@@ -53,14 +53,17 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     sizes = {slot: _sizes(graph, slot) for slot in slots}
     widths = [vectors * machine.lanes for vectors in range(1, VECTORS + 1)]
     packed = int((op.dtype == "int8" and is_convolution(op)) or op.reads[0].is_padded(op.extents))
+    share = -(-extents[down] // machine.units)
+    kinds = [(False, extents[down], 0), *((True, lines, order) for lines in {extents[down], share} for order in (0, 1))]
     found = []
     for width, rows, columns in itertools.product(widths, sizes[down], sizes[across]):
         vectors, pixels = width // machine.lanes, rows * columns
         if width not in sizes[channel] or not LEAST <= vectors * pixels <= registers - vectors - 1:
             continue
         register = {channel: width, down: rows, across: columns}
-        for tasks_channels, order in ((width, 0), (extents[channel], 0), (extents[channel], 1)):
-            task = {s: _whole(sizes[s], tasks_channels if s == channel else n, register.get(s, 1)) for s, n in extents.items()}
+        for all_channels, lines, order in kinds:
+            wanted = extents | {channel: extents[channel] if all_channels else width, down: lines}
+            task = {s: _whole(sizes[s], n, register.get(s, 1)) for s, n in wanted.items()}
             inner = {s: task[s] if s >= SPATIAL_SLOTS else register.get(s, 1) for s in slots}
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}

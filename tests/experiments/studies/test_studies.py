@@ -131,8 +131,10 @@ def test_stock_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pyt
 
 
 def test_processor_time_ends_a_learning() -> None:
-    envs, limit = trials.make("writing", 4, [TRAINED], "h200", "gensor"), trials.Limit(0.6)
-    model = trials.learned("MaskablePPO", {"n_steps": 16, "batch_size": 64, "n_epochs": 1}, envs, 0, limit)
+    settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 1}
+    for seconds in (1e-3, 0.6):  # the first learning loads and compiles what it needs
+        envs, limit = trials.make("writing", 4, [TRAINED], "h200", "gensor"), trials.Limit(seconds)
+        model = trials.learned("MaskablePPO", settings, envs, 0, limit)
     times = [point[0] for point in limit.curve]
     assert times == sorted(times) and 0.6 <= times[-1] < 6.0 and model.num_timesteps == limit.curve[-1][1] > 64
 
