@@ -93,7 +93,8 @@ def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
     if kind.edge:
         width = kind.plan.tiles[0][plan.vector]
         return [f"{_local_count(plan, plan.vector)} <= {linear([(1, tile_start(plan, plan.vector))], width)}"]
-    tests = [_whole(plan, a) for a in overhanging(plan)]
+    ends = {plan.shortened} if kind.plan.full else set()
+    tests = [_whole(plan, a) for a in overhanging(plan) if a not in ends]
     for operand, d in guarded(plan):
         tests += _in_view(plan, operand, d)
     return tests

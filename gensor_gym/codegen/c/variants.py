@@ -1,4 +1,4 @@
-"""Variants of the micro-kernel: one for register tiles inside every tensor, guarded and narrower ones for tiles at an edge."""
+"""Variants of the micro-kernel: one for register tiles inside every tensor, guarded and smaller ones for tiles at an edge."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ class Variant:
 def variants(plan: LoopPlan) -> list[Variant]:
     """Return the variants of the micro-kernel that some register tile needs.
 
-    The interior variant is first, then edge variants, the narrowest first.
+    The interior variant is first, then one with fewer rows (`LoopPlan.shortened`), then edge variants, the narrowest first.
     """
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
     if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
         found.append(Variant("register_tile", plan, False))
+    if found and plan.shortened >= 0:
+        rest = plan.op.extents[plan.shortened] % plan.tiles[0][plan.shortened]
+        found.append(Variant("register_tile_short", _smaller(plan, plan.shortened, rest), False))
     width, widths = plan.tiles[0][plan.vector], _edge_widths(plan)
     for narrow in sorted(widths - {width}):
-        found.append(Variant(f"register_tile_edge_{narrow}", _narrowed(plan, narrow), True))
-    others = any(a != plan.vector for a in overhanging(plan))
+        found.append(Variant(f"register_tile_edge_{narrow}", _smaller(plan, plan.vector, narrow), True))
+    others = any(a not in (plan.vector, plan.shortened) for a in overhanging(plan))
     if width in widths or others or guarded(plan):
         found.append(Variant("register_tile_edge", plan, True))
     return found
@@ -67,7 +70,8 @@ def _edge_widths(plan: LoopPlan) -> set[int]:
     return {min(width, round_up(rest, lanes)) for rest in rests}
 
 
-def _narrowed(plan: LoopPlan, width: int) -> LoopPlan:
-    register = tuple(width if a == plan.vector else tile for a, tile in enumerate(plan.tiles[0]))
-    chunks = vector_chunks(width, plan.program.hardware.lanes)
-    return replace(plan, tiles=(register, *plan.tiles[1:]), chunks=chunks, widest=plan.tiles[0][plan.vector])
+def _smaller(plan: LoopPlan, axis: int, size: int) -> LoopPlan:
+    """Return the plan of register tiles that have the last elements of an axis; `size` is their number along it."""
+    register = tuple(size if a == axis else tile for a, tile in enumerate(plan.tiles[0]))
+    chunks = vector_chunks(register[plan.vector], plan.program.hardware.lanes)
+    return replace(plan, tiles=(register, *plan.tiles[1:]), chunks=chunks, full=plan.tiles[0])

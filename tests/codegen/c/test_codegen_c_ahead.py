@@ -33,6 +33,21 @@ def product(m: int = 24, lanes: int = 64, **knobs: int) -> Program:
     return program(op, (4, 32, 1), (4, 32, 48), (m, lanes, 48), hw=small(), **{"pack_b": 1, **knobs})
 
 
+def halves() -> Program:
+    """A product whose panels are 24 lanes wide, so that every other step of its reduction ends within a cache line."""
+    op = operators.gemm(m=48, n=120, k=48)
+    hw = dataclasses.replace(small(), lanes=8)
+    return program(op, (4, 24, 1), (4, 24, 48), (24, 48, 48), hw=hw, pack_b=1)
+
+
+def blocks() -> Program:
+    """A 3x3 convolution in blocks of 4 input channels, whose panels of 24 output channels follow one another."""
+    op = dataclasses.replace(operators.parse('conv2d(n=1, c=8, h=8, w=8, k=48, r=3, s=3, padding=1, image="nhwc")'), frozen=True)
+    hw = dataclasses.replace(small(), lanes=8)
+    tiles = (1, 24, 4, 1, 1, 1, 1), (1, 24, 8, 8, 4, 3, 3), (1, 24, 8, 8, 8, 3, 3)
+    return program(op, *tiles, hw=hw, convolution=1, pack_a=1, pack_b=1)
+
+
 def image(k: int = 16, hw: Hardware | None = None, **knobs: int) -> Program:
     """A 1x1 convolution as a product with pixels in the lanes, `k` / 4 tiles of channels."""
     op = operators.conv2d(n=1, c=20, h=16, w=16, k=k, r=1, s=1)
@@ -47,7 +62,7 @@ def window(rows: int) -> Program:
     return program(op, (*tile, 1, 1, 1), (*tile, 16, 3, 3), (*tile, 16, 3, 3), hw=small(), convolution=1, pack_b=1)
 
 
-@pytest.mark.parametrize("made", [product(), image()], ids=["panels", "image"])
+@pytest.mark.parametrize("made", [product(), image(), halves(), blocks()], ids=["panels", "image", "halves", "blocks"])
 def test_far_lines_are_asked_for_and_nothing_is_computed_otherwise(made: Program) -> None:
     kernel = generate_c(made)
     assert ASKED in kernel.source
@@ -130,7 +145,7 @@ def test_every_line_of_far_results_is_asked_for_before_it_is_stored() -> None:
         assert ", 1);" not in generate_c(other).source
 
 
-@pytest.mark.parametrize("made", [product(), image(), product(m=20)], ids=["panels", "image", "uneven"])
+@pytest.mark.parametrize("made", [product(), image(), product(m=20), halves()], ids=["panels", "image", "uneven", "halves"])
 def test_the_tiles_of_a_panel_ask_for_every_line_of_the_next_once_and_for_no_other(made: Program) -> None:
     """The expressions of the text, computed for every tile and step."""
     source = generate_c(made).source
@@ -147,10 +162,21 @@ def test_the_tiles_of_a_panel_ask_for_every_line_of_the_next_once_and_for_no_oth
             for (name, share, more), (_, start, place) in zip(asked, places, strict=True):
                 line = eval(share.replace("/", "//"), {}, names) + int(more[3:] or 0)  # noqa: S307
                 found.add(int(start) + eval(place.replace("/", "//"), {}, {name: line}))  # noqa: S307
-    stride, width = (32, 32) if axis == "k" else (256, 32)
-    begin = 48 * 32 if axis == "k" else width
-    wanted = {begin + step * stride + line * 16 + 15 for step in range(steps) for line in range(2)}
+    width = made.tiles[0][1] if axis == "k" else 32
+    panel = [48 * width + 16 * line for line in range(48 * width // 16)]
+    planes = [width + 256 * step + 16 * line for step in range(steps) for line in range(2)]
+    wanted = {start + 15 for start in (panel if axis == "k" else planes)}
     assert wanted <= found
     assert len(found - wanted) <= 1 + (tiles < 2)  # what the last step asks for more than its share
     assert tiles <= MANY_TILES
     assert np.isfinite(list(found)).all()
+
+
+def test_a_block_of_a_panel_asks_for_the_next_block() -> None:
+    """The 64 tiles of a block of 4 channels ask for the 54 lines of the next 4 channels, 864 elements ahead."""
+    share, = re.findall(r"ahead_0 = \(unsigned long\)\((.*)\);", generate_c(blocks()).source)
+    start, = re.findall(r"__builtin_prefetch\(w \+ c_begin \* 216 \+ (\d+) \+ ahead_0 \* 16\);", generate_c(blocks()).source)
+    at = [dict(p=p, q=q, c=c, c_begin=0, c_end=4) for p in (0, 4) for q in range(8) for c in range(4)]
+    lines = {eval(share.replace("/", "//"), {}, names) for names in at}  # noqa: S307
+    assert lines == set(range(54))
+    assert int(start) == 4 * 9 * 24 + 15

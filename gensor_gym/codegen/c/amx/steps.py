@@ -105,7 +105,7 @@ def _step(lines: Lines, reader: Reader, found: Tiling) -> None:
 
 def _column(reader: Reader, found: Tiling, c: int) -> str:
     plan, lanes = reader.plan, reader.plan.reads[1]
-    width = plan.widest or plan.tiles[0][plan.vector]
+    width = plan.largest[plan.vector]
     pitch = lanes.strides[found.taps] * ITEM_BYTES[plan.op.dtype] if found.taps >= 0 else GROUP_BYTES * width
     return f"tile_load({COLUMNS[c % 2]}, {add(lanes.name, reader.index(lanes, plan.rows[0], plan.chunks[c]))}, {pitch});"
 

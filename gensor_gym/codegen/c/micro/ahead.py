@@ -11,6 +11,10 @@ of 56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 c
 32 to 16 takes 0 to 5 % less. With 128 or more output channels there is no gain, and an image within half of L2 loses 2 to 5 %.
 BERT, whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
 
+A panel that is read in blocks is prefetched block by block. With AVX2 on one core of an Intel Xeon, panels of 24 channels, whose
+steps end within cache lines, are then read in 0.74 of the time by a convolution of 7x7 pixels, 512 channels, 3x3, in blocks, and
+in 0.92 of the time by one of 14x14 pixels and 256 channels. Both read weights that are in no L2.
+
 In tile registers, a panel that a single register tile reads is prefetched one page ahead. On one core of an Intel Xeon with AMX,
 a convolution of 7x7 pixels from 512 to 512 channels, 3x3, in int8, then takes 0.86 of the time if its weights are not in L2.
 
@@ -26,7 +30,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.codegen.c.layout.operands import Operand
-from gensor_gym.codegen.c.operand import Reader, bounds
+from gensor_gym.codegen.c.operand import Reader, bounds, is_split
 from gensor_gym.codegen.c.plan import Chunk, LoopPlan
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 from gensor_gym.operators.types import ITEM_BYTES
@@ -34,7 +38,7 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
-"""Largest number of register tiles that share the prefetches of an image, and of weights in panels.
+"""Largest number of register tiles that share the prefetches of an image, and of weights in panels, for each tap of a window.
 
 Sharing costs time in every step.
 """
@@ -95,8 +99,6 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     if found is None:
         return
     operand, item = found.operand, ITEM_BYTES[found.operand.access.tensor.dtype]
-    stride = LINE // item * found.lines
-    stride = operand.strides[axis] * found.size if plan.tiling is None else stride
     name, (begin, end) = plan.axes[found.axis], bounds(plan, found.axis)
     steps, step = (end, name) if begin == "0" else (f"({end} - {begin})", f"({name} - {begin})")
     if found.size > 1:
@@ -108,8 +110,8 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
         line = f"ahead_{more}"
         lines.add(f"const unsigned long {line} = (unsigned long)({share}){f' + {more}' if more else ''};")
         # The last element of each line: in an unaligned array, the first one may be in a line that was read before.
-        apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
-        place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
+        apart = f"{line} / {found.lines} * {operand.strides[axis]} + {line} % {found.lines} * {LINE // item}"
+        place = f"{line} * {LINE // item}" if operand.packing else apart
         start = linear([(1, operand.name), (operand.strides[found.axis], begin)], found.apart + LINE // item - 1)
         lines.add(f"__builtin_prefetch({start} + {place}{found.hint});")
 
@@ -156,7 +158,7 @@ def _number(plan: LoopPlan) -> str:
     """Return the C text of this register tile's index among the tiles that read the same part of the vector axis."""
     terms = ["t->turn"] if asks_by_turns(plan) else []
     for a in _rows(plan):
-        name, size = plan.axes[a], plan.tiles[0][a]
+        name, size = plan.axes[a], plan.largest[a]
         place = name if size == 1 else f"({name} + {size - 1}) / {size}"
         terms = [place] if not terms else [f"({' '.join(terms)}) * {_tile_count(plan, a)} + {place}"]
     return " ".join(terms) or "0"
@@ -203,7 +205,7 @@ def _rows(plan: LoopPlan) -> list[int]:
 
 
 def _tile_count(plan: LoopPlan, axis: int) -> int:
-    return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.tiles[0][axis])
+    return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.largest[axis])
 
 
 def _lanes_stay(plan: LoopPlan) -> bool:
@@ -238,13 +240,18 @@ def _panels(plan: LoopPlan, axis: int, read: Operand, size: int = 1) -> Ahead | 
     step, steps = read.strides[axis] * item * size, min(plan.tiles[1][axis], plan.op.extents[axis]) // size
     lines = step // LINE // (math.prod(plan.op.extents[a] for a in inner_steps(plan, axis)) if plan.tiling else 1)
     tiles, far = _sharing(plan), read.packing.size * item > caches["l2"] // (8 if plan.op.frozen else 2)
-    if not far or step % LINE or tiles > MANY_TILES or (tiles == 1 and plan.tiling is None):
+    many, part = MANY_TILES * math.prod(plan.op.extents[a] for a in inner), math.gcd(step, LINE)
+    if not far or tiles > many or (tiles == 1 if plan.tiling is None else part < LINE):
         return None
     if tiles == 1:
         return Ahead(read, axis, lines, 1, "", NEAR // item, size)
     if steps * step > caches["l2"] // 2:
         return None
     panel = read.strides[plan.vector] * plan.tiles[0][plan.vector]
+    if is_split(plan, axis):
+        panel = steps * read.strides[axis]
+    if part < LINE:
+        lines, tiles = step // part, tiles * (LINE // part)
     return Ahead(read, axis, lines, tiles, "" if steps * step <= caches["l1"] // 2 else ", 0, 2", panel, size)
 
 
