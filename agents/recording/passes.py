@@ -109,7 +109,7 @@ class Recording:
     @property
     def protocol(self) -> int:
         """Version of the timing protocol of the trials."""
-        return protocol_of(self.plan.operator, self.plan.hardware)
+        return protocol_of(self.plan.operator)
 
     def stored(self) -> list[Record]:
         """Return the store's records of this task that a recording made, without the trials of searches."""

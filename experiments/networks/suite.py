@@ -115,8 +115,8 @@ def as_used(module: nn.Module) -> nn.Module:
             nn.init.normal_(part.running_mean, std=0.1)  # type: ignore[arg-type]
             nn.init.uniform_(part.running_var, 0.8, 1.25)  # type: ignore[arg-type]
         weight = getattr(part, "weight", None)
-        if isinstance(weight, nn.Parameter) and not weight.any():
-            nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
+        if isinstance(weight, nn.Parameter) and weight.numel() and not weight.any():
+            nn.init.normal_(weight, std=(len(weight) / weight.numel()) ** 0.5 if weight.ndim else 1.0)
     return module.eval()
 
 

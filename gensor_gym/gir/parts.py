@@ -42,11 +42,12 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def with_rows_turned(nest: RowNest) -> RowNest:
     """Return the nest with the axis of rows last along which elements of a load are contiguous, if no load is turned yet.
 
-    A block of such rows is loaded together and transposed in registers, and the other elements of a line are read soon after. In
+    It is a load of float32 that varies along all axes, because the others would be reordered for a small one. A block of such rows is loaded together and transposed in registers, and the other elements of a line are read soon after. In
     the order of the output, an image with channels last would be read once for every channel.
     """
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
-    turned = (one.rows.index(1) for one in loads if one.column > 1 and one.chosen is None and 1 in one.rows)
+    large = (one for one in loads if one.column > 1 and one.chosen is None and all(one.rows) and _is_float(nest, one))
+    turned = (one.rows.index(1) for one in large if 1 in one.rows)
     last = None if nest.scattered is not None or any(one.is_turned for one in loads) else next(turned, None)
     if last is None:
         return nest
@@ -150,6 +151,11 @@ def _each(nest: RowNest, change: Callable[[Access], Access]) -> RowNest:
 
     cells = (dataclasses.replace(one, made=changed(one.made)) if isinstance(one.made, Access) else one for one in nest.cells)
     return dataclasses.replace(nest, cells=tuple(cells), stores=tuple((name, changed(to)) for name, to in nest.stores))
+
+
+def _is_float(nest: RowNest, access: Access) -> bool:
+    value = nest.graph.values.get(access.tensor)
+    return value is not None and value.dtype == "float32"
 
 
 def _accesses(nest: RowNest) -> list[Access]:

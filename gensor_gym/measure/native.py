@@ -128,7 +128,7 @@ class NativeBackend:
     def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
         floor = warm_floor(kernel.operator, hw)
         slow, op = max(patience * floor, self.rules.sample), kernel.operator
-        apart, protocol = bytes_apart(op, hw), protocol_of(op, hw)
+        apart, protocol = bytes_apart(op, hw), protocol_of(op)
         threads, least = target_of(hw).threads(hw), MARGIN * floor
         return Trial(kernel, threads, least, self.seed, self.rules, slow, apart=apart, protocol=protocol)
 

@@ -134,7 +134,7 @@ class SearchSession(Generic[Node]):
         """Digests of the kernels that this session verified itself, without the store."""
         self._on_trial = on_trial
         self._store = Store(store) if isinstance(store, (str, Path)) else store
-        self._device, self._protocol = self.backend.device(task.hardware), protocol_of(task.operator, task.hardware)
+        self._device, self._protocol = self.backend.device(task.hardware), protocol_of(task.operator)
         self._seen: dict[str, Measurement] = {}
         self._best: tuple[Node, Measurement] | None = None
         self._start: float | None = None

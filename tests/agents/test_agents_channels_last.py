@@ -75,6 +75,16 @@ def test_cores_share_the_lines_of_all_channels(cores: int, lines: int) -> None:
     assert count >= cores, "no core is idle"
 
 
+@pytest.mark.parametrize(("batch", "cores", "tasks"), [(8, 8, (1, 14, 64)), (2, 8, (1, 4, 64)), (1, 64, (1, 1, 32)), (3, 8, (1, 5, 64))])
+def test_cores_share_images_and_lines_and_if_there_are_few_channels(batch: int, cores: int, tasks: tuple[int, ...]) -> None:
+    made = graph(cores=cores, n=batch)
+    rows = filled_registers(made)
+    assert tasks in {tuple(map(int, row)) for row in level(rows, 2)[:, [0, DOWN, CHANNELS]]}
+    best = level(rows[made.latencies(rows).argmin()][None], 2)[0]
+    count = -(-batch // best[0]) * -(-64 // best[CHANNELS]) * -(-14 // best[DOWN])
+    assert count >= min(cores, 28), "few cores are idle"
+
+
 def test_far_weights_are_read_in_blocks_alone() -> None:
     weights = 4 * 64 * 64 * 9
     assert (level(ranked_programs(graph(weights // CACHES))[0], 1)[:, INPUTS] == 64).all()

@@ -32,7 +32,7 @@ from gensor_gym.operators.traits import WEIGHTS
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _MOST_COPIES = 64
-"""Largest number of copies of constant weights. Weights that need more are so small that loading them takes no time."""
+"""Largest number of copies of constant weights. On few cores, weights that need more are loaded in no time."""
 _MOST_DRAWS = 1 << 30
 """Largest number of bytes of random inputs and expected outputs that a worker caches."""
 
@@ -135,6 +135,7 @@ class LoadedC:
         for start in range(address_of(memory), address_of(memory) + apart * (copies - 1), apart):
             calls.append(self._packed(start) if self._prepares is not None else self._copied(start + ARRAY_OFFSET))
         self._calls = (GgCall * copies)(*calls)
+        self.time(copies)  # packing has not touched all pages of the workspaces
 
     def _packed(self, workspace: int) -> GgCall:
         self._pack(workspace)

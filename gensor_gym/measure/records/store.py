@@ -22,7 +22,7 @@ from pathlib import Path
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.foreign import parse_json, parse_object
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.stats.apart import PROTOCOLS
+from gensor_gym.measure.stats.apart import FROZEN, WEIGHTS_APART
 from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.registry import check_known
 
@@ -77,16 +77,18 @@ class Record:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selects trials by the values of columns; None accepts any value, a tuple each of its values.
+    """Selects trials by the values of columns; None accepts any value.
 
-    `before` selects older trials, in seconds since 1970.
+    `before` selects older trials, in seconds since 1970. `current` selects those of this version's timing protocol for their
+    operator (`stats.apart.protocol_of`).
     """
 
     operator: str | None = None
     device: str | None = None
-    protocol: int | tuple[int, ...] | None = None
+    protocol: int | None = None
     status: str | None = None
     before: float | None = None
+    current: bool = False
 
     def __post_init__(self) -> None:
         if self.status is not None:
@@ -94,15 +96,11 @@ class Selection:
 
     def where(self) -> tuple[str, list[object]]:
         """Return the selection as (SQL condition, values of its placeholders)."""
-        texts, values = list[str](), list[object]()
-        for name in GROUPS:
-            if (wanted := getattr(self, name)) is not None:
-                each = wanted if isinstance(wanted, tuple) else (wanted,)
-                texts.append(f"{name} IN ({', '.join('?' * len(each))})")
-                values += each
-        if self.before is not None:
-            texts, values = [*texts, "created < ?"], [*values, self.before]
-        return " AND ".join(texts) or "1", values
+        pairs = [(f"{name} = ?", getattr(self, name)) for name in GROUPS] + [("created < ?", self.before)]
+        used = [(text, [value]) for text, value in pairs if value is not None]
+        if self.current:
+            used.append((f"protocol = CASE WHEN operator LIKE '{FROZEN}%' THEN ? ELSE ? END", [WEIGHTS_APART, PROTOCOL]))
+        return " AND ".join(text for text, _ in used) or "1", [value for _, values in used for value in values]
 
 
 @dataclass(frozen=True)
@@ -183,8 +181,8 @@ class Store:
             row = self._connect().execute(_OF_KEY, (digest, device, protocol)).fetchone()
         return None if row is None else _record(row).measurement
 
-    def records(self, selection: Selection = Selection(protocol=PROTOCOLS)) -> Iterator[Record]:  # noqa: B008
-        """Yield the selected trials, oldest first; by default all trials of this version's timing protocols."""
+    def records(self, selection: Selection = Selection(current=True)) -> Iterator[Record]:  # noqa: B008
+        """Yield the selected trials, oldest first; by default all `current` trials."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
         with self._lock, _named(self.path):

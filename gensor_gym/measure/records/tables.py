@@ -63,7 +63,7 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a file of timings; of a store only trials of this version's timing protocols. ValueError if it cannot be read."""
+    """Read a file of timings; of a store only trials of this version's timing protocol. ValueError if it cannot be read."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")

@@ -52,7 +52,7 @@ def programs(
     read packed weights if the weights are not constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
-    selection = Selection(str(op), backend.device(hw), protocol_of(op, hw), Status.OK)
+    selection = Selection(str(op), backend.device(hw), protocol_of(op), Status.OK)
     compiler = target_of(hw).compiler()
     least = MARGIN * warm_floor(op, hw)
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
@@ -78,7 +78,7 @@ def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Sto
     It is the number of stored trials or, if that is larger, the budget in trials of a finished search.
     """
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
-    selection = Selection(str(op), backend.device(hw), protocol_of(op, hw))
+    selection = Selection(str(op), backend.device(hw), protocol_of(op))
     found = [record.measurement.conditions for record in kept.records(selection)]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
     asked = (conditions.get(SEARCHED) for conditions in own)

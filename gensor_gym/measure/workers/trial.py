@@ -193,7 +193,7 @@ def _measure(
         loaded.copy_weights(request.apart)
         loaded.poison()
         (samples, calls), used = metered(device.meters, partial(take_samples, loaded.time, request.rules, called=len(before)))
-        conditions = _conditions(loaded, request, calls) | used | (device.anchor.conditions() if device.anchor else {})
+        conditions = _conditions(loaded, request, calls, request.apart) | used | (device.anchor.conditions() if device.anchor else {})
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")
@@ -273,12 +273,12 @@ def _again(device: Device, loaded: Loaded, seconds: float, announce: Announce) -
         return min(seconds, elapsed(loaded.time, 1))
 
 
-def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
+def _conditions(loaded: Loaded, request: TrialRequest, calls: int, apart: int = 0) -> dict[str, object]:
     return {
         **loaded.conditions(),
         "threads": request.threads,
         "protocol": request.protocol,
-        "cache": "warm but for weights" if request.apart else "warm",
+        "cache": "warm but for weights" if apart else "warm",
         **({"prepacked": True} if request.built.kernel.prepacked else {}),
         "calls_per_sample": calls,
         "compiler": request.built.compiler,

@@ -43,7 +43,8 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     """Return programs int32 [P, ROW] of a convolution with packed channels whose accumulators fill the registers.
 
     An image is copied if it is padded, and in int8 if its channels are first. Tasks have all pixels, and one register tile of
-    channels or all channels. On several cores there are also tasks with all channels of a core's share of the lines.
+    channels or all channels. On several cores there are also tasks with all channels of a core's share of the images and lines
+    and, if lines are fewer than cores, with both shares.
     """
     op, machine = graph.operator, graph.hardware
     slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
@@ -53,16 +54,20 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     sizes = {slot: _sizes(graph, slot) for slot in slots}
     widths = [vectors * machine.lanes for vectors in range(1, VECTORS + 1)]
     packed = int((op.dtype == "int8" and is_convolution(op)) or op.reads[0].is_padded(op.extents))
-    share = -(-extents[down] // machine.units)
-    kinds = [(False, extents[down], 0), *((True, lines, order) for lines in {extents[down], share} for order in (0, 1))]
+    batch, units = slots[op.spatial[0]], machine.units
+    whole = extents[batch], extents[down]
+    share = -(-whole[0] // units), -(-whole[1] // -(-units // whole[0]))
+    kinds = [(False, whole, 0), (True, whole, 0), (True, whole, 1)]
+    kinds += [(True, share, 0), (True, share, 1)] if share != whole else []
+    kinds += [(False, share, 0)] if math.prod(whole) < units else []
     found = []
     for width, rows, columns in itertools.product(widths, sizes[down], sizes[across]):
         vectors, pixels = width // machine.lanes, rows * columns
         if width not in sizes[channel] or not LEAST <= vectors * pixels <= registers - vectors - 1:
             continue
         register = {channel: width, down: rows, across: columns}
-        for all_channels, lines, order in kinds:
-            wanted = extents | {channel: extents[channel] if all_channels else width, down: lines}
+        for all_channels, (images, lines), order in kinds:
+            wanted = extents | {channel: extents[channel] if all_channels else width, batch: images, down: lines}
             task = {s: _whole(sizes[s], n, register.get(s, 1)) for s, n in wanted.items()}
             inner = {s: task[s] if s >= SPATIAL_SLOTS else register.get(s, 1) for s in slots}
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]

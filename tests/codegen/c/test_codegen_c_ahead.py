@@ -40,11 +40,11 @@ def halves() -> Program:
     return program(op, (4, 24, 1), (4, 24, 48), (24, 48, 48), hw=hw, pack_b=1)
 
 
-def blocks() -> Program:
-    """A 3x3 convolution in blocks of 4 input channels, whose panels of 24 output channels follow one another."""
+def blocks(inner: int = 24) -> Program:
+    """A 3x3 convolution in blocks of 4 input channels; `inner` output channels, in panels of 24, follow one another in a block."""
     op = dataclasses.replace(operators.parse('conv2d(n=1, c=8, h=8, w=8, k=48, r=3, s=3, padding=1, image="nhwc")'), frozen=True)
     hw = dataclasses.replace(small(), lanes=8)
-    tiles = (1, 24, 4, 1, 1, 1, 1), (1, 24, 8, 8, 4, 3, 3), (1, 24, 8, 8, 8, 3, 3)
+    tiles = (1, 24, 4, 1, 1, 1, 1), (1, inner, 8, 8, 4, 3, 3), (1, inner, 8, 8, 8, 3, 3)
     return program(op, *tiles, hw=hw, convolution=1, pack_a=1, pack_b=1)
 
 
@@ -180,3 +180,11 @@ def test_a_block_of_a_panel_asks_for_the_next_block() -> None:
     lines = {eval(share.replace("/", "//"), {}, names) for names in at}  # noqa: S307
     assert lines == set(range(54))
     assert int(start) == 4 * 9 * 24 + 15
+
+
+def test_a_block_of_several_panels_asks_for_the_next_panel() -> None:
+    """The next panel of 8 channels, 3x3, and 24 lanes begins 1728 elements ahead."""
+    kernel = generate_c(blocks(48))
+    start, = re.findall(r"__builtin_prefetch\(w \+ .* \+ (\d+) \+ ahead_0 \* 16\);", kernel.source)
+    assert int(start) == 8 * 9 * 24 + 15
+    check([kernel], 2)

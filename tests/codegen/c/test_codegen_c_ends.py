@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import re
 
 import pytest
 
 from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
-from tests.support.c_cases import check, machine, program
+from gensor_gym.measure.answers.expectation import make_draws
+from gensor_gym.measure.devices.cpu import CpuDevice
+from gensor_gym.measure.workers import trial
+from gensor_gym.measure.workers.builders import build_c
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.networks.orders.machines import with_orders
+from gensor_gym.operators.images import IMAGES
+from gensor_gym.operators.traits import weights
+from tests.support.c_cases import check, machine, program, random_program
+from tests.support.thorough import thorough_but
 
 SMALL = (24, 4, 1)
 """Channels, lines and columns of a register tile."""
@@ -70,3 +81,29 @@ def test_pixels_are_copied_with_all_channels_that_a_thread_copies(threads: int, 
     kernel = generate_c(program(op, (*tile, 1, 1, 1), whole, whole, hw=hw, convolution=1, pack_a=1, pack_b=1))
     assert re.findall(r"Copies the box 1 x 8 x 8 x (\d+) of x", kernel.source) == [str(channels)]
     check([kernel], threads)
+
+
+def shortened(seed: int) -> Kernel | None:
+    """A random product or convolution with constant weights, in random orders, that has shorter tiles; None without them."""
+    rng, made = random.Random(seed), random_program(seed, dtypes=("float32",))
+    op, epilogue = made.operator, made.operator.epilogue
+    if weights(op) is None:
+        return None
+    if op.name == "conv2d" and not epilogue:
+        op = with_orders(op, image=rng.choice(IMAGES), result=rng.choice(IMAGES)).with_epilogue(rng.choice(("relu", "residual")))
+        made = made.with_knobs(convolution=1, pack_b=1)
+    kernel = generate_c(dataclasses.replace(made, operator=op.freeze()))
+    return kernel if "register_tile_short(const" in kernel.source else None
+
+
+@pytest.mark.parametrize("seeds", thorough_but([range(600), range(600, 6000)], range(600)))
+def test_random_programs_with_shorter_tiles_write_nothing_else(seeds: range) -> None:
+    """Their buffers lie between guard words and unmapped pages."""
+    device, found = CpuDevice(), [kernel for kernel in map(shortened, seeds) if kernel is not None]
+    assert len(found) >= len(seeds) // 60
+    for number, kernel in enumerate(found):
+        loaded, draw = device.load(Built(kernel, build_c(kernel).path), 1 + number % 2), make_draws(kernel.operator, 0)[0]
+        loaded.write(draw)
+        loaded.time(1)
+        assert trial.check(loaded, draw) == "", kernel.source
+        loaded.close()

@@ -248,7 +248,7 @@ def _panels(plan: LoopPlan, axis: int, read: Operand, size: int = 1) -> Ahead | 
     if steps * step > caches["l2"] // 2:
         return None
     panel = read.strides[plan.vector] * plan.tiles[0][plan.vector]
-    if is_split(plan, axis):
+    if is_split(plan, axis) and (not plan.moves(plan.vector) or plan.tiles[1][plan.vector] == plan.tiles[0][plan.vector]):
         panel = steps * read.strides[axis]
     if part < LINE:
         lines, tiles = step // part, tiles * (LINE // part)
