@@ -51,6 +51,14 @@ def test_no_room_file_or_function_is_too_large() -> None:
         assert too_large(paths) == [], "to be split"
 
 
+def test_no_text_has_marks_of_an_unfinished_merge() -> None:
+    folders = "gensor_gym", "agents", "conf", "experiments", "tests", "docs"
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".md", ".yaml", ".c", ".h")]
+    paths += [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    marks = tuple(f"{sign * 7} " for sign in "<>|")
+    assert len(paths) > 1000 and not [path for path in paths if any(line.startswith(marks) for line in path.open(encoding="utf-8"))]
+
+
 def test_what_is_too_large_is_found(tmp_path: Path) -> None:
     for number in range(MOST_MODULES):
         (tmp_path / f"m{number}.py").write_text("def f():\n" + "    f()\n" * (38 + number))

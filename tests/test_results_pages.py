@@ -266,6 +266,32 @@ def test_networks_of_int8_are_told_as_they_were_timed(machine: str) -> None:
         assert f"s: {', '.join(told)} |" in page, row["network"]
 
 
+def kind_of(step: dict[str, Any]) -> str:
+    """Kind of a kernel of Swin-T, by what it computes and where it begins."""
+    if step["computation"].startswith(("frozen gemm", "gemv")):
+        return "products"
+    if step["computation"].startswith("frozen conv2d"):
+        return "convolution"
+    return "attention of windows" if ".attn#permute" in step["piece"] else "norms, moves, joined products"
+
+
+def swin_page() -> str:
+    """Table of results/host/swin_kernels.md, from the kernels of Swin-T before and after."""
+    found = {when: read_rows(ROOT / f"results/host/swin_kernels_{when}.jsonl.gz") for when in ("before", "after")}
+    steps = {when: [row for row in rows if row["kind"] == "step"] for when, rows in found.items()}
+    lines = ["| kernels | number | before, ms | after, ms | floor, ms | of the floor |", "|---|---:|---:|---:|---:|---:|"]
+    for kind in (*dict.fromkeys(map(kind_of, steps["after"])), "all"):
+        some = {when: [row for row in rows if kind in ("all", kind_of(row))] for when, rows in steps.items()}
+        before, after = (1e3 * sum(row["in_context_s"]["median"] for row in some[when]) for when in ("before", "after"))
+        floor = 1e3 * sum(max(row["flops_floor_s"], row["bytes_floor_s"]) for row in some["after"])
+        lines.append(f"| {kind} | {len(some['after'])} | {before:.3g} | {after:.3g} | {floor:.3g} | {floor / after:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_kernels_of_swin_are_told_as_they_were_timed() -> None:
+    assert swin_page() in (ROOT / "results/host/swin_kernels.md").read_text(encoding="utf-8")
+
+
 def graphs() -> dict[str, list[dict[str, Any]]]:
     """Rows of graphs of GraphNet by compiler."""
     rows = [row for row in read_rows(ROOT / "results/graphnet/graphs.jsonl") if row["kind"] == "graph"]
