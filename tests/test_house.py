@@ -53,10 +53,13 @@ def test_no_room_file_or_function_is_too_large() -> None:
 
 def test_no_text_has_marks_of_an_unfinished_merge() -> None:
     folders = "gensor_gym", "agents", "conf", "experiments", "tests", "docs"
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".md", ".yaml", ".c", ".h")]
+    kinds = ".py", ".md", ".yaml", ".c", ".h"
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in kinds]
     paths += [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
     marks = tuple(f"{sign * 7} " for sign in "<>|")
-    assert len(paths) > 1000 and not [path for path in paths if any(line.startswith(marks) for line in path.open(encoding="utf-8"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    assert len(texts) > 1000
+    assert not [path for path, text in texts.items() if any(line.startswith(marks) for line in text.splitlines())]
 
 
 def test_what_is_too_large_is_found(tmp_path: Path) -> None:

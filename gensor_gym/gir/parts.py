@@ -42,8 +42,9 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def with_rows_turned(nest: RowNest) -> RowNest:
     """Return the nest with the axis of rows last along which elements of a load are contiguous, if no load is turned yet.
 
-    It is a load of float32 that varies along all axes, because the others would be reordered for a small one. A block of such rows is loaded together and transposed in registers, and the other elements of a line are read soon after. In
-    the order of the output, an image with channels last would be read once for every channel.
+    It is a load of float32 that varies along all axes, because all others are reordered too. A block of such rows is loaded
+    together and transposed in registers, and the other elements of a line are read soon after. In the order of the output, an
+    image with channels last would be read once for every channel.
     """
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     large = (one for one in loads if one.column > 1 and one.chosen is None and all(one.rows) and _is_float(nest, one))

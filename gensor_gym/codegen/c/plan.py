@@ -197,8 +197,8 @@ class LoopPlan:
     def shortened(self) -> int:
         """Spatial axis at whose end register tiles have fewer rows, exactly those that are left; -1 without such an axis.
 
-        So no row is computed twice, nor guarded. Only float32 operators with constant weights have such tiles: convolutions of 7x7
-        pixels, with AVX2, take 0.92 to 0.96 of the time (one core of an Intel Xeon).
+        So no row is computed twice, nor guarded. Only float32 operators with constant weights have such tiles. Convolutions of
+        7x7 pixels, with AVX2, take 0.92 to 0.96 of the time (one core of an Intel Xeon).
         """
         size, task, extents = self.largest, self.tiles[2], self.op.extents
         axes = [a for a in self.op.spatial if a != self.vector and extents[a] % size[a] and extents[a] > size[a]]

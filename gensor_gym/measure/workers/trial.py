@@ -193,7 +193,8 @@ def _measure(
         loaded.copy_weights(request.apart)
         loaded.poison()
         (samples, calls), used = metered(device.meters, partial(take_samples, loaded.time, request.rules, called=len(before)))
-        conditions = _conditions(loaded, request, calls, request.apart) | used | (device.anchor.conditions() if device.anchor else {})
+        drift = device.anchor.conditions() if device.anchor else {}
+        conditions = _conditions(loaded, request, calls, request.apart) | used | drift
     announce("check")
     if fault := check(loaded, draws[0]):
         return wrong(fault, "after timing")

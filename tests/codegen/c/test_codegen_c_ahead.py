@@ -41,7 +41,7 @@ def halves() -> Program:
 
 
 def blocks(inner: int = 24) -> Program:
-    """A 3x3 convolution in blocks of 4 input channels; `inner` output channels, in panels of 24, follow one another in a block."""
+    """A 3x3 convolution in blocks of 4 input channels, with `inner` output channels of a block in panels of 24."""
     op = dataclasses.replace(operators.parse('conv2d(n=1, c=8, h=8, w=8, k=48, r=3, s=3, padding=1, image="nhwc")'), frozen=True)
     hw = dataclasses.replace(small(), lanes=8)
     tiles = (1, 24, 4, 1, 1, 1, 1), (1, inner, 8, 8, 4, 3, 3), (1, inner, 8, 8, 8, 3, 3)

@@ -89,7 +89,7 @@ def shortened(seed: int) -> Kernel | None:
     op, epilogue = made.operator, made.operator.epilogue
     if weights(op) is None:
         return None
-    if op.name == "conv2d" and not epilogue:
+    if op.name == "conv2d" and not epilogue and dict(op.arguments).get("groups", 1) == 1:
         op = with_orders(op, image=rng.choice(IMAGES), result=rng.choice(IMAGES)).with_epilogue(rng.choice(("relu", "residual")))
         made = made.with_knobs(convolution=1, pack_b=1)
     kernel = generate_c(dataclasses.replace(made, operator=op.freeze()))
