@@ -21,7 +21,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.stats.apart import bytes_apart, protocol_of
+from gensor_gym.measure.stats.apart import bytes_apart
 from gensor_gym.measure.stats.floor import MARGIN, is_excused, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import build_c
@@ -127,10 +127,8 @@ class NativeBackend:
 
     def _trial(self, kernel: Kernel, hw: Hardware, patience: float = math.inf) -> Trial:
         floor = warm_floor(kernel.operator, hw)
-        slow, op = max(patience * floor, self.rules.sample), kernel.operator
-        apart, protocol = bytes_apart(op, hw), protocol_of(op)
-        threads, least = target_of(hw).threads(hw), MARGIN * floor
-        return Trial(kernel, threads, least, self.seed, self.rules, slow, apart=apart, protocol=protocol)
+        slow, apart = max(patience * floor, self.rules.sample), bytes_apart(kernel.operator, hw)
+        return Trial(kernel, target_of(hw).threads(hw), MARGIN * floor, self.seed, self.rules, slow, apart=apart)
 
     def compare(
         self,

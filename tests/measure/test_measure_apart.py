@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agents.core import playoff as playoffs
 from agents.optimizer import optimize
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.c.codegen import generate_c
@@ -99,6 +101,22 @@ def test_stores_keep_both_protocols_apart(tmp_path: Path) -> None:
     RecordedBackend(store)  # without the times of an older version, of weights in near caches
     kept = fastest(frozen, host, cpu_backend(), path)
     assert kept is not None and kept[1].conditions["protocol"] == WEIGHTS_APART
+
+
+def test_playoffs_read_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, backend = list[bool](), cpu_backend()
+
+    def compare(*_: Any, apart: bool = False, **__: Any) -> None:
+        asked.append(apart)
+        raise RuntimeError("the search's best is kept")
+
+    monkeypatch.setattr(playoffs, "WITHIN", 1e9)
+    monkeypatch.setattr(backend, "compare", compare)
+    try:
+        optimize(GEMM.freeze(), "host", "random", trials=3, backend=backend)
+    finally:
+        backend.close()
+    assert asked == [True]
 
 
 def test_comparisons_read_copies_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ Samples are taken until the distribution-free 95 percent interval of the median 
 budget is spent. There are at least five samples, unless one call takes longer than the budget. The median is the result; all
 samples are kept.
 
-Protocol 4 (`apart`) is protocol 3 with other weights at every call, for a CPU's kernels with constant weights.
+Protocol 4 (`apart`) is that of operators with constant weights: protocol 3, on CPUs with other weights at every call.
 """
 
 from __future__ import annotations

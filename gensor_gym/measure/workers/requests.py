@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.stats.timing import PROTOCOL, TimingRules
+from gensor_gym.measure.stats.timing import TimingRules
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TrialRequest:
     If both of the first two calls take `slow` seconds or longer, the kernel is not sampled: the shorter call is its time. Without
     `timed`, two calls on one set of inputs verify the kernel, and the shorter is its time. With `unseen`, `stats/unseen.py`
     checks after timing that the kernel keeps no results. `apart` is the size in bytes of all copies of constant weights that the
-    timed calls read in turn (`stats/apart.py`); with 0 they read one copy. Its times have version `protocol`.
+    timed calls read in turn (`stats/apart.py`); with 0 they read one copy.
     """
 
     built: Built
@@ -56,7 +56,6 @@ class TrialRequest:
     timed: bool = True
     unseen: bool = False
     apart: int = 0
-    protocol: int = PROTOCOL
 
     def enclosed(self) -> TrialRequest:
         """Return a copy with the content of the kernel's file; see `Built.enclosed`."""
@@ -104,7 +103,6 @@ class Trial:
     timed: bool = True
     unseen: bool = False
     apart: int = 0
-    protocol: int = PROTOCOL
 
     def request(self, built: Built) -> TrialRequest:
         """Return the message that asks a worker to run this trial with the compiled kernel."""

@@ -18,6 +18,7 @@ from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.isolation.launch import ISOLATED_BY
 from gensor_gym.measure.measurement import UNTIMED, Measurement, Status
 from gensor_gym.measure.stats import unseen
+from gensor_gym.measure.stats.apart import protocol_of
 from gensor_gym.measure.stats.timing import ClockFault, elapsed, take_samples
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
@@ -278,7 +279,7 @@ def _conditions(loaded: Loaded, request: TrialRequest, calls: int, apart: int = 
     return {
         **loaded.conditions(),
         "threads": request.threads,
-        "protocol": request.protocol,
+        "protocol": protocol_of(request.built.kernel.operator),
         "cache": "warm but for weights" if apart else "warm",
         **({"prepacked": True} if request.built.kernel.prepacked else {}),
         "calls_per_sample": calls,
