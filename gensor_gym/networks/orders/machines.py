@@ -7,8 +7,6 @@ channels; tile registers then also read the image in place, or a copy of its lin
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -16,28 +14,20 @@ import numpy as np
 
 from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.column_descent import descend
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, constant_values
 from gensor_gym.cost.gpu.gpu import layout_kernel
 from gensor_gym.dataflow.nodes import HALVES
-from gensor_gym.graph.coordinates import Coordinates
 from gensor_gym.graph.matrices.choices import tensor_core_choices
-from gensor_gym.graph.tables.layout import CONVOLUTION, ROW, TENSOR_CORE
+from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.orders.tilings import filled_by_pixels, filled_registers
+from gensor_gym.networks.orders.kinds import best_seconds
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import ITEM_BYTES, Operator
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 """Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
-
-
-PLANES, APART = 64, 2048
-"""Number of planes of channels, and their size in bytes, from which on lanes of pixels are slow, which read from all planes in turn.
-
-Each plane is then in a page of its own. The model does not know of this."""
 
 
 def with_orders(op: Operator, **orders: str) -> Operator:
@@ -92,28 +82,7 @@ def convolution_seconds(op: Operator, machine: Hardware) -> float:
         tensors = {"image": op.reads[0].tensor, "result": op.output}
         turned = sum(tensor.size for name, tensor in tensors.items() if order_of(op, name) == IMAGES[0])
         return turned * _cycles(machine, PACK_BYTES) / machine.clock
-    graph = ConstructionGraph(dataclasses.replace(op, frozen=True), machine, "extended")
-    filled = graph.latencies(filled_registers(graph))
-    if not len(filled):  # as for an image of one pixel, whose orders are equal
-        return 0.0
-    return min(filled.min(), _over_pixels(graph) if _reads_few_planes(op) else math.inf)
-
-
-def _reads_few_planes(op: Operator) -> bool:
-    """Return whether a convolution is one product of matrices whose image has few planes of channels, or near ones."""
-    image, is_product = op.reads[0].tensor, all(op.extents[axis] == 1 for axis in op.reduce[1:]) and not {"stride", "padding"} & dict(op.arguments).keys()
-    _, channels, *pixels = image.shape
-    return is_product and (channels < PLANES or math.prod(pixels) * ITEM_BYTES[op.dtype] < APART)
-
-
-def _over_pixels(graph: ConstructionGraph) -> float:
-    """Return the predicted seconds of a shifted product, after a descent from the best that fills registers; infinite if none."""
-    rows = filled_by_pixels(graph)
-    if not len(rows):
-        return math.inf
-    row = rows[graph.latencies(rows).argmin()]
-    columns = Coordinates(row, graph.coordinates.movable((CONVOLUTION,)))
-    return descend(row, columns, graph.tables, sweeps=False).seconds
+    return best_seconds(op, with_orders(op, result=IMAGES[1]), machine)
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
