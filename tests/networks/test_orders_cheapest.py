@@ -25,8 +25,8 @@ def drawn(count: int, pairs: int, seed: int) -> list[Cost]:
     """Random costs of single variables, and of pairs; some pairs are drawn twice, and some costs forbid a value."""
     rng = np.random.default_rng(seed)
     single: list[Cost] = [((one,), rng.normal(size=2)) for one in range(count)]
-    both: list[Cost] = [(tuple(sorted(rng.choice(count, 2, replace=False).tolist())), rng.normal(size=(2, 2))) for _ in range(pairs)]
-    return [*single, *both, ((0,), np.array([0.0, np.inf])), ((), np.array(1.0))]
+    both = (sorted(rng.choice(count, 2, replace=False).tolist()) for _ in range(pairs))
+    return [*single, *((tuple(pair), rng.normal(size=(2, 2))) for pair in both), ((0,), np.array([0.0, np.inf])), ((), np.array(1.0))]
 
 
 @pytest.mark.parametrize("pairs", [0, 6, 12, 40])

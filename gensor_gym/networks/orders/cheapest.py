@@ -1,8 +1,8 @@
 """The cheapest choice among two values for each of some variables, if each cost depends on few of them.
 
-Variables are eliminated one by one (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): for each choice of its neighbours,
-a variable gets its best value, and the costs that contain the variable become one table of the neighbours. The choice is exact
-unless some variable has more than `WIDEST` neighbours when it is eliminated.
+Variables are eliminated one by one (Bertele and Brioschi, Nonserial Dynamic Programming, 1972). For each choice of its
+neighbours, a variable gets its best value, and the costs that contain the variable become one table of the neighbours. The choice
+is exact unless some variable has more than `WIDEST` neighbours when it is eliminated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _over(scope: tuple[int, ...], cost: Cost) -> np.ndarray:
 
 
 def _best(costs: Iterable[Cost], one: int) -> np.ndarray:
-    """Return for both values of a variable the sum, float64 [2], of its costs, each with the best values of its other variables."""
+    """Return for both values of a variable the sum, float64 [2], of its costs, each with the best values of other variables."""
     of_one = ((names.index(one), table) for names, table in costs if one in names)
     return np.sum([np.moveaxis(table, axis, 0).reshape(2, -1).min(1) for axis, table in of_one], axis=0)
 

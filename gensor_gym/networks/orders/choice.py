@@ -80,24 +80,27 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
 
 
 def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses]) -> Iterator[Cost]:
-    """Yield the predicted seconds of classes with channels first and last: their transpositions, and the convolutions between them.
+    """Yield the predicted seconds of classes with channels first and last: of their transpositions, then of convolutions.
 
-    A class that must have channels first costs infinitely many seconds otherwise.
+    The transpositions of a class that must have channels first take infinitely many seconds.
     """
-    values, of = network.graph.values, {name: at for at, uses in enumerate(classes) for name in uses.members}
+    values, free = network.graph.values, dict[str, int]()
     for at, uses in enumerate(classes):
         turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read))
         yield (at,), np.array([0.0, math.inf if uses.is_fixed else turned])
-    for name, node in network.graph.nodes:
+        free |= {} if uses.is_fixed else dict.fromkeys(uses.members, at)
+    for result, node in network.graph.nodes:
         if not isinstance(node, Contract) or not is_convolution(node, machine):
             continue
-        image = of.get(node.sources[0]) if reads_either(node, node.sources[0], machine) else None
-        result = of.get(name) if makes_either(network, name, machine) else None
-        between = tuple(sorted({at for at in (image, result) if at is not None and not classes[at].is_fixed}))
+        image, sides = node.sources[0], dict[str, int]()
+        if image in free and reads_either(node, image, machine):
+            sides["image"] = free[image]
+        if result in free and makes_either(network, result, machine):
+            sides["result"] = free[result]
+        between = tuple(sorted(set(sides.values())))
         seconds = np.zeros((2,) * len(between))
-        for lasts in np.ndindex(seconds.shape):
-            last = dict(zip(between, lasts, strict=True))
-            orders = {name: IMAGES[last.get(at, 0)] for name, at in (("image", image), ("result", result)) if at is not None}
+        for lasts in np.ndindex(seconds.shape) if between else ():
+            orders = {side: IMAGES[lasts[between.index(at)]] for side, at in sides.items()}
             seconds[lasts] = convolution_seconds(with_orders(node.operator, **orders, **in_place(machine)), machine)
         yield between, seconds
 
