@@ -15,12 +15,12 @@ from agents.networks import compile_module  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.dataflow.nodes import Contract, Transpose  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402
+from gensor_gym.hardware.types import Hardware  # noqa: E402
 from gensor_gym.networks.folding import folded  # noqa: E402
 from gensor_gym.networks.gpu.emulated import EmulatedNetwork  # noqa: E402
 from gensor_gym.networks.gpu.memory import Tasks  # noqa: E402
 from gensor_gym.networks.network import Network  # noqa: E402
 from gensor_gym.networks.orders import rewrite  # noqa: E402
-from gensor_gym.hardware.types import Hardware  # noqa: E402
 from gensor_gym.networks.orders.choice import classes_of, costs_of  # noqa: E402
 from gensor_gym.networks.orders.machines import convolution_seconds, is_fast, turning_seconds  # noqa: E402
 from gensor_gym.networks.orders.rewrite import ordered  # noqa: E402

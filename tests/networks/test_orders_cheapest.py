@@ -26,7 +26,8 @@ def drawn(count: int, pairs: int, seed: int) -> list[Cost]:
     rng = np.random.default_rng(seed)
     single: list[Cost] = [((one,), rng.normal(size=2)) for one in range(count)]
     both = (sorted(rng.choice(count, 2, replace=False).tolist()) for _ in range(pairs))
-    return [*single, *((tuple(pair), rng.normal(size=(2, 2))) for pair in both), ((0,), np.array([0.0, np.inf])), ((), np.array(1.0))]
+    fixed: list[Cost] = [((0,), np.array([0.0, np.inf])), ((), np.array(1.0))]
+    return [*single, *((tuple(pair), rng.normal(size=(2, 2))) for pair in both), *fixed]
 
 
 @pytest.mark.parametrize("pairs", [0, 6, 12, 40])
