@@ -133,7 +133,7 @@ def every_choice(old: Network, on: Hardware) -> dict[frozenset[str], float]:
     classes = classes_of(old, on)
     used = {at for names, _ in list(costs_of(old, on, classes))[len(classes) :] for at in names}
     free = [uses.members for at, uses in enumerate(classes) if at in used]
-    assert 3 <= len(free) <= 9
+    assert 3 <= len(free) <= 11
     chosen = itertools.chain(*(itertools.combinations(free, count) for count in range(len(free) + 1)))
     every = (frozenset(itertools.chain(*some)) for some in chosen)
     return {names: seconds(ordered(old, on, names), on) for names in every}
