@@ -12,6 +12,7 @@ from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
 from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
+from gensor_gym.operators.winograd import TAPS, TILE
 
 Pair = int | tuple[int, int]
 
@@ -53,7 +54,7 @@ def _torch_conv2d(torch: Any, op: Operator) -> Any:
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
-    image: str = "nchw", weights: str = "kcrs", result: str = "nchw",
+    image: str = "nchw", weights: str = "kcrs", result: str = "nchw", winograd: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a two-dimensional convolution as in deep learning (the kernel is not flipped).
 
@@ -63,6 +64,10 @@ def conv2d(
     number of int8, such as a zero point.
 
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
+
+    `winograd=2` computes 2x2 outputs at once from 16 products instead of 36 (Lavin and Gray, arXiv 1509.09308: F(2x2, 3x3)). It
+    needs float32, a 3x3 window without stride or dilation, and channels last. Sums are rounded otherwise, and infinities and NaN
+    also reach the other outputs of their tile.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
@@ -73,6 +78,7 @@ def conv2d(
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
+    _check_winograd(winograd, (r, s, stride, dilation, dtype, image, weights, result))
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
@@ -80,7 +86,9 @@ def conv2d(
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
         name="conv2d",
-        arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
+        arguments=arguments(
+            sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders, winograd=(winograd, 0)
+        ),
         axes=loops,
         body="multiply_add",
         reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
@@ -88,7 +96,19 @@ def conv2d(
         dtype=dtype,
         pad_value=float(pad_value),
         channel_axis=list(outer).index("k"),
+        winograd=winograd,
     )
+
+
+def _check_winograd(winograd: object, given: tuple[object, ...]) -> None:
+    """Raise ValueError for another value than 0 and 2, and for a convolution that the algorithm does not compute."""
+    if winograd not in (0, TILE) or isinstance(winograd, bool):
+        raise ValueError(f"winograd={winograd!r}: expected 0 or {TILE}")
+    wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0], IMAGES[1])
+    if winograd and given != wanted:
+        names = ("r", "s", "stride", "dilation", "dtype", "image", "weights", "result")
+        wrong = [f"{n}={g!r}, expected {w!r}" for n, g, w in zip(names, given, wanted, strict=True) if g != w]
+        raise ValueError(f"winograd={winograd}: {'; '.join(wrong)}")
 
 
 def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
