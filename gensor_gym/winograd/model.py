@@ -27,6 +27,8 @@ _LATENCY, _STORE, _CALL, _STEP = 4.0, 1.0, 12.0, 1.0
 """As in the model of chains: cycles of a multiply-add's latency, of a store and of a register tile's call; more instructions."""
 _IMAGE, _RESULTS = 60.0, 50.0
 """Cycles to transform one vector of an image tile's points, and of an image tile's sums."""
+_EXPOSED = 0.3
+"""Share of the shorter of computation and traffic that the longer one does not hide, as in the model of chains."""
 _FLOAT, _PIPES, _SPARE = 4, 2, 1
 _SCRATCH = 8
 """A thread's points and sums take at most this multiple of its L2."""
@@ -102,7 +104,7 @@ class WinogradModel:
         made = {
             "launch": np.where(blocks * parts > 1, hw.launch_overhead, 0.0),
             "image": turns * size * -(-self._channels // hw.lanes) * _IMAGE / hw.clock,
-            "product": turns * share * self._products(found, size),
+            "product": self._products(found, size, turns, share),
             "results": turns * share * size * self._outputs / hw.lanes * _RESULTS / hw.clock,
             "memory": np.full(len(rows), self._traffic / hw.memory[-1].bandwidth),
         }
@@ -116,10 +118,10 @@ class WinogradModel:
         """Bytes of the tensors, with transformed filters in place of plain ones."""
         return self.op.compulsory_bytes - self.op.reads[1].tensor.nbytes
 
-    def _products(self, found: Columns, size: np.ndarray) -> np.ndarray:
-        """Return the seconds [B] of the products of a block of `size` image tiles with all filters.
+    def _products(self, found: Columns, size: np.ndarray, turns: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """Return the seconds [B] of the products of a thread: `turns` tasks of `size` tiles, each with a share of the filters.
 
-        Filters are read again for every block, at the rate of the memory level that holds them; computation hides most of it.
+        Filters come from far at first and are read again by every task, while sums are computed.
         """
         height, vectors, hw = found["height"], found["vectors"], self.hardware
         whole, rest = np.floor(size / height), np.ceil(size % height)
@@ -127,14 +129,15 @@ class WinogradModel:
         tiles = whole + (rest > 0)
         panels = -(-self._outputs // (vectors * hw.lanes))
         cycles = self._channels * steps + tiles * (_CALL + _STORE * height * vectors)
-        busy = POINTS * panels * cycles / hw.clock
+        busy = turns * share * POINTS * panels * cycles / hw.clock
         filters = _FLOAT * POINTS * self._channels * self._outputs
-        near = filters + _FLOAT * self._scratch(found) <= _HELD * hw.level("l2").capacity
-        first = filters / self._blocks(found) * hw.units / hw.memory[-1].bandwidth
-        again = filters * hw.units / np.where(near, hw.level("l2").bandwidth, hw.level("l3").bandwidth)
+        near = filters * share + _FLOAT * self._scratch(found) <= _HELD * hw.level("l2").capacity
+        l3 = hw.level("l3")
+        first = filters / (l3 if 2 * filters <= l3.capacity else hw.memory[-1]).bandwidth
+        again = (turns - 1) * filters * share * hw.units / np.where(near, hw.level("l2").bandwidth, l3.bandwidth)
         waiting = first + again
-        found_seconds: np.ndarray = np.maximum(busy, waiting) + 0.3 * np.minimum(busy, waiting)
-        return found_seconds
+        seconds: np.ndarray = np.maximum(busy, waiting) + _EXPOSED * np.minimum(busy, waiting)
+        return seconds
 
     def _step(self, height: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the cycles [B] of one step of a register tile's sums."""

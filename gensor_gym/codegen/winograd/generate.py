@@ -68,7 +68,7 @@ def _product(layout: Layout, columns: int) -> ProductPrinter:
     value, c = layout.schedule.value, layout.channels
     return ProductPrinter(
         "product", Product(layout.sizes[-1], columns, c), value("height"), value("vectors"), layout.hardware.lanes, c, True,
-        Operand(layout.row, 1), Operand(1, 1), Operand(layout.sum_row, 1, padded=True),
+        Operand(layout.row, 1), Operand(1, 1), Operand(layout.sum_row, 1, padded=True), asks=True,
     )  # fmt: skip
 
 

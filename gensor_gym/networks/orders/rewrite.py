@@ -24,7 +24,7 @@ from gensor_gym.networks.orders.choice import (
     padded,
     reads_either,
 )
-from gensor_gym.networks.orders.machines import IN_ROWS, LAST, gains, is_fast, with_orders
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, by_winograd, gains, is_fast, with_orders
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
@@ -118,7 +118,8 @@ class _Rewriting:
                 order = permutation(WEIGHTS[1], WEIGHTS[0])
                 self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
             weights, orders = self.weights[weights], {**orders, **IN_ROWS}
-        return Contract(with_orders(node.operator, **orders), (image, weights))
+        op = with_orders(node.operator, **orders)
+        return Contract(by_winograd(op, self.machine) if weights in self.old.constants else op, (image, weights))
 
     def _first(self, node: Node) -> Node:
         return node.reading({one: self._plain(one) for one in node.inputs})
