@@ -82,7 +82,8 @@ class WinogradModel:
     def _blocks(self, found: Columns) -> np.ndarray:
         """Return the number [B] of blocks of image tiles, as `layout.Layout.blocks`."""
         units = self.hardware.units
-        return np.minimum(self._tiles, -(-(-(-self._tiles // found["block"])) // units) * units)
+        wanted = -(-self._tiles // found["block"])
+        return np.minimum(self._tiles, -(-wanted // units) * units)
 
     def _scratch(self, found: Columns) -> np.ndarray:
         """Return the number [B] of elements of a thread's points and sums."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,7 +122,7 @@ def image_function(layout: Layout) -> str:
     return str(lines)
 
 
-def _transformed(lines: Lines, layout: Layout, channels: tuple[int, int], place) -> None:  # noqa: ANN001
+def _transformed(lines: Lines, layout: Layout, channels: tuple[int, int], place: Callable[[int, int], str]) -> None:
     """Write the transformation of the channels `channels` (begin, end); the last vector of all may be loaded in part."""
     begin, end = channels
     lanes = layout.hardware.lanes
