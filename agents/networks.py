@@ -110,9 +110,9 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python, with weights, C or C++ header, sources, example and manifest.
 
-        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
-        `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
-        NvrtcError. ValueError also for a size of a dynamic network that has no kernels of its own.
+        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without `Network.types`' casts.
+        ValueError, CompileError, NvrtcError as in `networks.export.export_network` and `networks.gpu.export`. ValueError for a
+        size of a dynamic network without kernels of its own.
         """
         if not self.plan.pieces:
             raise ValueError(f"{self.plan.network} runs kernels of a larger size: expected one compiled for its size alone")
@@ -207,10 +207,8 @@ def compile_network(
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
-
     On a GPU the function is a CUDA graph (`networks.gpu`). Without a GPU, `backend="analytic"` chooses kernels by the model.
     `backend="emulated"` checks them and returns a function that the emulator runs.
-
     RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the timed cores.
 
     Raises:
@@ -295,7 +293,8 @@ def check_settings(
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     Effort.of(quality, trials, seconds)
     check_rule(plan)
-    check_known("winograd", winograd, (False, True))
+    if not isinstance(winograd, bool):
+        raise ValueError(f"winograd={winograd!r}: expected True or False")
     if arena is not None:
         check_known("arena", arena, MODES)
     if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:
