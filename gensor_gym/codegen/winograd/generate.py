@@ -147,18 +147,18 @@ def _entry(layout: Layout, plan: ResultPlan, prepacked: bool) -> str:
         lines.add("call.filters = (float *)aligned;", f"call.scratch = (float *)({add('aligned', str(_filters_bytes(layout)))});")
         lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {layout.hardware.units});")
-        lines.add(*([] if prepacked else [_packing(layout, "team", "&team")]))
+        lines.add(*([] if prepacked else [_packing(layout, "team.", "&team")]))
         lines.add(f"team.parallel(&team, run_task, &call, {layout.tasks});")
     return str(lines)
 
 
 def _packing(layout: Layout, runtime: str, address: str) -> str:
-    return f"{runtime}.parallel({address}, share_weights, &call, {-(-layout.outputs // layout.panel)});"
+    return f"{runtime}parallel({address}, share_weights, &call, {-(-layout.outputs // layout.panel)});"
 
 
 def _packing_entry(layout: Layout, weights: str) -> str:
     lines = Lines()
     with lines.block(f"void {PACKS}({ARGUMENTS})"):
         lines.add(f"struct call call = {{.{weights} = inputs[1]}};", "(void)output;", ALIGNED)
-        lines.add("call.filters = (float *)aligned;", _packing(layout, "(*runtime)", "runtime"))
+        lines.add("call.filters = (float *)aligned;", _packing(layout, "runtime->", "runtime"))
     return str(lines)

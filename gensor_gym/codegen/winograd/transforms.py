@@ -63,7 +63,7 @@ def sum_of(coefficients: Sequence[float], names: Sequence[str]) -> str:
 def scaled_sum_of(coefficients: Sequence[float], names: Sequence[str]) -> str:
     """Return the C text of a sum of doubles with any coefficients."""
     terms = [name if c == 1 else f"{float(c)!r} * {name}" for c, name in zip(coefficients, names, strict=True) if c]
-    return " + ".join(terms)
+    return " + ".join(terms).replace("+ -", "- ")
 
 
 def filters_function(layout: Layout, weights: str) -> str:
@@ -169,7 +169,7 @@ def result_functions(layout: Layout, plan: ResultPlan) -> list[str]:
         tile_start(lines, layout, "first")
         with lines.block(f"for (long i = 0; i < count; i++, {_step(layout)})"):
             lines.add(f"const long {n} = picture, {p} = {TILE} * down, {q} = {TILE} * across;")
-            lines.add(*(f"(void){name};" for name in (n, p, q)))
+            lines.add(" ".join(f"(void){name};" for name in (n, p, q)))
             with lines.block(f"for (long {k} = begin; {k} < end; {k} += {layout.hardware.lanes})"):
                 call_tile(lines, plan, kinds, f"sums + i * {layout.sum_row} + {k} - begin")
     return [*(_result(layout, kind) for kind in kinds), str(lines)]

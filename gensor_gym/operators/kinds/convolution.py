@@ -102,7 +102,7 @@ def conv2d(
 
 def _check_winograd(winograd: object, given: tuple[object, ...]) -> None:
     """Raise ValueError for another value than 0 and 2, and for a convolution that the algorithm does not compute."""
-    if winograd not in (0, TILE) or isinstance(winograd, bool):
+    if type(winograd) is not int or winograd not in (0, TILE):
         raise ValueError(f"winograd={winograd!r}: expected 0 or {TILE}")
     wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0], IMAGES[1])
     if winograd and given != wanted:
