@@ -6,7 +6,8 @@ product of elements:
     Y = A ((G g G^T) * (B d B^T)) A^T
 
 The products are summed over input channels before A is applied. So each of the 16 elements (*points*) of a tile is a matrix
-product of [tiles, input channels] by [input channels, output channels].
+product of [tiles, input channels] by [input channels, output channels]. An output depends on no element outside its window, but
+differences of infinities are NaN.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def padding_of(op: Loops) -> tuple[int, int]:
 def magnitude(op: Loops, *inputs: np.ndarray) -> np.ndarray:
     """Evaluate the algorithm, and the epilogue, with the absolute values of its matrices and inputs, float64 [op.output.shape].
 
-    `inputs` are absolute values in float64. Rounding errors of an output are proportional to this number: it has terms of all
-    elements of the input tile, also of those that cancel in the exact result.
+    `inputs` are absolute values in float64. Rounding errors of an output are proportional to this number, which also counts
+    terms that cancel in the exact result.
     """
     x, w = inputs[:2]
     images, down, across = tiles_of(op)

@@ -66,8 +66,8 @@ def conv2d(
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
 
     `winograd=2` computes 2x2 outputs at once from 16 products instead of 36 (Lavin and Gray, arXiv 1509.09308: F(2x2, 3x3)). It
-    needs float32, a 3x3 window without stride or dilation, and channels last. Sums are rounded otherwise, and infinities and NaN
-    also reach the other outputs of their tile.
+    needs float32, a 3x3 window without stride or dilation, and channels last. Sums are rounded otherwise, and an infinity in a
+    window may give NaN.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
