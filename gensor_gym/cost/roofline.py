@@ -7,9 +7,9 @@ from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.kinds.winograd import SHARE
 from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
-from gensor_gym.operators.winograd import SHARE
 
 CAP_OVER_FLOOR = 1000.0
 """Time T_cap, beyond which the final reward is 0, divided by the roofline floor."""

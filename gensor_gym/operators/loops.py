@@ -140,7 +140,7 @@ class Loops:
     frozen: bool = False
     """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""
     winograd: int = 0
-    """Rows and columns of output tiles that Winograd's algorithm computes at once (`operators.winograd`); 0 for plain sums."""
+    """Rows and columns of output tiles of Winograd's algorithm (`operators.kinds.winograd`); 0 for plain sums."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown body, because kernels and references would treat it as a sum."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.kinds.winograd import POINTS, tiles_of
 from gensor_gym.operators.types import Operator
-from gensor_gym.operators.winograd import POINTS, tiles_of
 from gensor_gym.winograd.schedule import WinogradSchedule
 
 LINE = 16
@@ -62,7 +62,7 @@ class Layout:
 
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks of image tiles: a multiple of the number of cores, if there are so many tiles."""
+        """Number of blocks of image tiles: a multiple of the number of cores, unless there are fewer tiles."""
         units = self.hardware.units
         wanted = -(-self.tiles // self.schedule.value("block"))
         return min(self.tiles, -(-wanted // units) * units)

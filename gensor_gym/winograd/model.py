@@ -14,8 +14,8 @@ import numpy as np
 from gensor_gym.cost.constants import DECODE, constant_values
 from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.kinds.winograd import POINTS, tiles_of
 from gensor_gym.operators.types import Operator
-from gensor_gym.operators.winograd import POINTS, tiles_of
 from gensor_gym.winograd.schedule import WinogradSchedule
 
 TERMS = ("launch", "image", "product", "results", "memory")

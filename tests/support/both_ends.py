@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 FOLDERS = (
-    "graph", "exact", "env", "agents", "", "experiments", "spaces", "cost", "operators", "dataflow", "rows", "gir", "chains",
+    "graph", "exact", "env", "agents", "", "experiments", "spaces", "cost", "operators", "dataflow", "rows", "gir", "chains", "winograd",
     "networks", "frontends", "hardware", "measure", "codegen",
 )  # fmt: skip
 """Folders of tests from the front to the end; "" stands for the files beside them."""

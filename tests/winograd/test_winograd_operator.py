@@ -12,8 +12,8 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import arithmetic_seconds
 from gensor_gym.measure.answers.expectation import error_bound, expected_of, linear_part
 from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.operators.kinds.winograd import FILTER, INPUT, OUTPUT, SPAN, TAPS, TILE, magnitude
 from gensor_gym.operators.text import parse
-from gensor_gym.operators.winograd import FILTER, INPUT, OUTPUT, SPAN, TAPS, TILE, magnitude
 from tests.support.c_cases import inputs_of, machine
 from tests.support.winograd_cases import winograd
 

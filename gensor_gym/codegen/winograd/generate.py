@@ -16,7 +16,7 @@ from gensor_gym.codegen.chains.product import Ends, Operand, ProductPrinter
 from gensor_gym.codegen.kernel import PACKS, WHOLE, Kernel, Launch
 from gensor_gym.codegen.winograd.program import WinogradProgram
 from gensor_gym.codegen.winograd.transforms import ResultPlan, filters_function, image_function, result_functions, results_of
-from gensor_gym.operators.winograd import POINTS
+from gensor_gym.operators.kinds.winograd import POINTS
 from gensor_gym.winograd.layout import Layout
 
 _FLOAT = 4

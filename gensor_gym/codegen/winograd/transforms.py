@@ -18,7 +18,7 @@ from gensor_gym.codegen.c.variants import Variant, variants
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.structure import LEVELS
-from gensor_gym.operators.winograd import FILTER, INPUT, OUTPUT, POINTS, SPAN, TAPS, TILE, padding_of, tiles_of
+from gensor_gym.operators.kinds.winograd import FILTER, INPUT, OUTPUT, POINTS, SPAN, TAPS, TILE, padding_of, tiles_of
 from gensor_gym.winograd.layout import Layout
 
 ROWS, COLUMNS = 2, 3
@@ -150,7 +150,7 @@ def tile_start(lines: Lines, layout: Layout, first: str) -> None:
 
 
 def _step(layout: Layout) -> str:
-    """Return the C expression that goes on to the next image tile."""
+    """Return the C expression that moves to the next image tile."""
     _, down, across = tiles_of(layout.op)
     return f"across + 1 < {across} ? across++ : (across = 0, down + 1 < {down} ? down++ : (down = 0, picture++))"
 

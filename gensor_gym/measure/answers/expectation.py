@@ -24,8 +24,8 @@ shows in most elements, a single product of thousands in none. If all products h
 depth of 4096.
 
 Winograd's algorithm also rounds terms that cancel in the exact sum, so its m is the algorithm evaluated on absolute values, its
-matrices' included (`operators.winograd.magnitude`). That is about seven times the sum of absolute products, so the factor is 4
-instead of 16. In 16 draws, errors reached 0.08 of the bound.
+matrices' included (`operators.kinds.winograd.magnitude`). That is about seven times the sum of absolute products, so the factor
+is 4 instead of 16. In 16 draws, errors reached 0.08 of the bound.
 
 `vdpbf16ps` replaces bfloat16 inputs and results below 2^-126 by zero. Draws contain no such inputs, and the bound's last term,
 2^-126, covers such results.
@@ -54,8 +54,8 @@ from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.epilogue import QUANTIZE
 from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.kinds.winograd import magnitude
 from gensor_gym.operators.types import OUTPUT, Operator
-from gensor_gym.operators.winograd import magnitude
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}

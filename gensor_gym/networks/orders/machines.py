@@ -24,9 +24,9 @@ from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.orders.tilings import filled_registers
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
+from gensor_gym.operators.kinds.winograd import TILE
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import ITEM_BYTES, Operator
-from gensor_gym.operators.winograd import TILE
 from gensor_gym.winograd.graph import WinogradGraph
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}

@@ -10,9 +10,9 @@ import numpy as np
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
 from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
+from gensor_gym.operators.kinds.winograd import TAPS, TILE
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
-from gensor_gym.operators.winograd import TAPS, TILE
 
 Pair = int | tuple[int, int]
 
@@ -63,11 +63,9 @@ def conv2d(
     are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any
     number of int8, such as a zero point.
 
-    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
-
-    `winograd=2` computes 2x2 outputs at once from 16 products instead of 36 (Lavin and Gray, arXiv 1509.09308: F(2x2, 3x3)). It
-    needs float32, a 3x3 window without stride or dilation, and channels last. Sums are rounded otherwise, and an infinity in a
-    window may give NaN.
+    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With channels last,
+    float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36 (`kinds.winograd`).
+    Sums are then rounded otherwise, and an infinity in a window may give NaN.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
@@ -78,30 +76,23 @@ def conv2d(
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    _check_winograd(winograd, (r, s, stride, dilation, dtype, image, weights, result))
+    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights, result))
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
     made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
-        name="conv2d",
-        arguments=arguments(
-            sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders, winograd=(winograd, 0)
-        ),
-        axes=loops,
-        body="multiply_add",
+        name="conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value), winograd=winograd,
+        arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
         reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
         write=in_memory("y", made, result, OUTPUT[dtype], loops),
-        dtype=dtype,
-        pad_value=float(pad_value),
         channel_axis=list(outer).index("k"),
-        winograd=winograd,
-    )
+    )  # fmt: skip
 
 
-def _check_winograd(winograd: object, given: tuple[object, ...]) -> None:
-    """Raise ValueError for another value than 0 and 2, and for a convolution that the algorithm does not compute."""
+def _winograd(winograd: object, given: tuple[object, ...]) -> dict[str, tuple[object, object]]:
+    """Return {argument: (value, default)}. ValueError for a value but 0 and 2, and for what the algorithm does not compute."""
     if type(winograd) is not int or winograd not in (0, TILE):
         raise ValueError(f"winograd={winograd!r}: expected 0 or {TILE}")
     wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0], IMAGES[1])
@@ -109,9 +100,10 @@ def _check_winograd(winograd: object, given: tuple[object, ...]) -> None:
         names = ("r", "s", "stride", "dilation", "dtype", "image", "weights", "result")
         wrong = [f"{n}={g!r}, expected {w!r}" for n, g, w in zip(names, given, wanted, strict=True) if g != w]
         raise ValueError(f"winograd={winograd}: {'; '.join(wrong)}")
+    return {"winograd": (winograd, 0)}
 
 
-def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
+def _orders(any_order: bool, **orders: str) -> dict[str, tuple[object, object]]:
     """Return {argument: (order, default)} for orders of dimensions. ValueError for an unknown order.
 
     Unless `any_order`, only the default is accepted.
