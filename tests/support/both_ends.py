@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 FOLDERS = (
-    "graph", "exact", "env", "agents", "", "experiments", "spaces", "cost", "operators", "dataflow", "rows", "gir", "chains", "winograd",
-    "networks", "frontends", "hardware", "measure", "codegen",
+    "graph", "exact", "env", "agents", "", "experiments", "spaces", "cost", "operators", "dataflow", "rows", "gir", "chains",
+    "winograd", "networks", "frontends", "hardware", "measure", "codegen",
 )  # fmt: skip
 """Folders of tests from the front to the end; "" stands for the files beside them."""
 
