@@ -62,8 +62,11 @@ class Layout:
 
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks of image tiles: a multiple of the number of cores, unless there are fewer tiles."""
-        units = self.hardware.units
+        """Number of blocks of image tiles.
+
+        Without tasks for groups of channels, it is a multiple of the number of cores, unless there are fewer tiles.
+        """
+        units = 1 if self.schedule.value("apart") else self.hardware.units
         wanted = -(-self.tiles // self.schedule.value("block"))
         return min(self.tiles, -(-wanted // units) * units)
 

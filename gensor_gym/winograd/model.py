@@ -81,7 +81,7 @@ class WinogradModel:
 
     def _blocks(self, found: Columns) -> np.ndarray:
         """Return the number [B] of blocks of image tiles, as `layout.Layout.blocks`."""
-        units = self.hardware.units
+        units = np.where(found["apart"] == 1, 1, self.hardware.units)
         wanted = -(-self._tiles // found["block"])
         return np.minimum(self._tiles, -(-wanted // units) * units)
 
@@ -122,7 +122,8 @@ class WinogradModel:
     def _products(self, found: Columns, size: np.ndarray, turns: np.ndarray, share: np.ndarray) -> np.ndarray:
         """Return the seconds [B] of the products of a thread: `turns` tasks of `size` tiles, each with a share of the filters.
 
-        Filters come from far at first and are read again by every task, while sums are computed.
+        Filters come from memory once for every core that reads them, and are read again by its later tasks, while sums are
+        computed. In networks, filters leave the last cache between calls.
         """
         height, vectors, hw = found["height"], found["vectors"], self.hardware
         whole, rest = np.floor(size / height), np.ceil(size % height)
@@ -133,10 +134,10 @@ class WinogradModel:
         busy = turns * share * POINTS * panels * cycles / hw.clock
         filters = _FLOAT * POINTS * self._channels * self._outputs
         near = filters * share + _FLOAT * self._scratch(found) <= _HELD * hw.level("l2").capacity
-        l3 = hw.level("l3")
-        first = filters / (l3 if 2 * filters <= l3.capacity else hw.memory[-1]).bandwidth
-        again = (turns - 1) * filters * share * hw.units / np.where(near, hw.level("l2").bandwidth, l3.bandwidth)
-        waiting = first + again
+        readers = np.maximum(1.0, np.minimum(hw.units, self._tiles / size) * share)
+        again = np.maximum(0.0, turns * share * hw.units - readers)
+        rate = np.where(near, hw.level("l2").bandwidth, hw.level("l3").bandwidth)
+        waiting = filters * (readers / hw.memory[-1].bandwidth + again / rate)
         seconds: np.ndarray = np.maximum(busy, waiting) + _EXPOSED * np.minimum(busy, waiting)
         return seconds
 

@@ -13,7 +13,7 @@ FIELDS = (
     Field("vectors", (1, 2, 3, 4), "vectors of output channels side by side in a product's register tile: a panel"),
     Field("block", (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512), "image tiles whose points a thread keeps at the same time"),
     Field("panels", (1, 2, 4, 8, 16, 64), "panels of output channels whose sums a thread keeps at the same time"),
-    Field("apart", (0, 1), "1: other channels of a block are tasks of their own, which transform the image again"),
+    Field("apart", (0, 1), "1: a task has one group of panels, so a core reads fewer filters, but transforms image tiles again"),
 )  # fmt: skip
 ROW = len(FIELDS)
 TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)

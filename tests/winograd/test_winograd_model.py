@@ -25,7 +25,8 @@ def is_legal(op: Operator, hw: Hardware, given: WinogradSchedule) -> bool:
     height, vectors, block, panels, apart = (given.value(name) for name in ("height", "vectors", "block", "panels", "apart"))
     n, p, q, k = op.output.shape
     tiles, c = n * math.ceil(p / 2) * math.ceil(q / 2), op.inputs[0].shape[-1]
-    blocks = min(tiles, math.ceil(math.ceil(tiles / block) / hw.units) * hw.units)
+    units = 1 if apart else hw.units
+    blocks = min(tiles, math.ceil(math.ceil(tiles / block) / units) * units)
     group = min(panels, math.ceil(k / (vectors * hw.lanes))) * vectors * hw.lanes
     smaller = {field.name: [0, *field.values] for field in given.fields}
     before = {name: smaller[name][smaller[name].index(given.value(name)) - 1] for name in ("block", "panels")}
@@ -58,7 +59,7 @@ def test_blocks_cover_all_tiles_and_planes_hold_them(op: Operator, hw: Hardware)
         one = Layout(op, hw, graph.schedule(row))
         counts = [(i + 1) * one.tiles // one.blocks - i * one.tiles // one.blocks for i in range(one.blocks)]
         assert sum(counts) == one.tiles and set(counts) <= set(one.sizes) and max(counts) == one.sizes[-1]
-        assert one.blocks % hw.units == 0 or one.blocks == one.tiles
+        assert one.blocks % hw.units == 0 or one.blocks == one.tiles or one.schedule.value("apart") == 1
         assert one.row >= one.channels and one.sum_row >= one.group and one.group % one.panel == 0
         assert one.plane >= one.sizes[-1] * one.row and one.sum_plane >= one.sizes[-1] * one.sum_row
         assert (one.groups - 1) * one.group < one.outputs <= one.groups * one.group

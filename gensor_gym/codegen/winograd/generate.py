@@ -112,14 +112,14 @@ def _task(layout: Layout, image: str) -> str:
         lines.add("const struct call *const call = context;")
         lines.add(f"float *const points = call->scratch + (long)thread * {_unit(layout)};")
         lines.add(f"float *const sums = points + {POINTS * layout.plane};")
-        lines.add(f"const long block = index{f' / {groups}' if apart and groups > 1 else ''};")
+        lines.add(f"const long block = index{f' % {layout.blocks}' if apart and groups > 1 else ''};")
         lines.add(f"const long first = block * {layout.tiles} / {layout.blocks};")
         lines.add(f"const long count = (block + 1) * {layout.tiles} / {layout.blocks} - first;")
         lines.add(f"transform(call->{image}, points, first, count);")
         loop = f"for (long group = 0; group < {groups}; group++)"
         with lines.block("" if apart or groups == 1 else loop):
             if apart or groups == 1:
-                lines.add(f"const long group = {f'index % {groups}' if groups > 1 else '0'};")
+                lines.add(f"const long group = {f'index / {layout.blocks}' if groups > 1 else '0'};")
             lines.add(f"const float *const filters = call->filters + group * {POINTS * layout.channels * layout.group};")
             lines.add(f"const long begin = group * {layout.group}, end = least(begin + {layout.group}, {layout.outputs});")
             _calls(lines, layout)
