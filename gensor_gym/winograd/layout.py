@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.images import IMAGES, order_of
 from gensor_gym.operators.kinds.winograd import POINTS, tiles_of
 from gensor_gym.operators.types import Operator
 from gensor_gym.winograd.schedule import WinogradSchedule
@@ -60,6 +61,14 @@ class Layout:
         """Number of groups of output channels. The last one may be smaller."""
         return -(-self.outputs // self.group)
 
+    @property
+    def together(self) -> int:
+        """Number of image tiles that stay in one block: a row of them if results have channels first, else one.
+
+        Lines of several tiles are then stored at once.
+        """
+        return together_of(self.op)
+
     @cached_property
     def blocks(self) -> int:
         """Number of blocks of image tiles.
@@ -68,13 +77,13 @@ class Layout:
         """
         units = 1 if self.schedule.value("apart") else self.hardware.units
         wanted = -(-self.tiles // self.schedule.value("block"))
-        return min(self.tiles, -(-wanted // units) * units)
+        return min(self.tiles // self.together, -(-wanted // units) * units)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of image tiles that blocks have, the largest last."""
-        small, rest = divmod(self.tiles, self.blocks)
-        return (small, small + 1) if rest else (small,)
+        small, rest = divmod(self.tiles // self.together, self.blocks)
+        return (small * self.together, (small + 1) * self.together) if rest else (small * self.together,)
 
     @property
     def tasks(self) -> int:
@@ -110,6 +119,11 @@ class Layout:
     def filters(self) -> int:
         """Number of elements of the transformed filters, in whole panels: [group][point][panel][input channel][channel]."""
         return POINTS * self.channels * (-(-self.outputs // self.panel) * self.panel)
+
+
+def together_of(op: Operator) -> int:
+    """Return the number of image tiles of a convolution that stay in one block; see `Layout.together`."""
+    return tiles_of(op)[2] if order_of(op, "result") == IMAGES[0] else 1
 
 
 def _pitch(length: int) -> int:

@@ -16,6 +16,7 @@ from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.kinds.winograd import POINTS, tiles_of
 from gensor_gym.operators.types import Operator
+from gensor_gym.winograd.layout import together_of
 from gensor_gym.winograd.schedule import WinogradSchedule
 
 TERMS = ("launch", "image", "product", "results", "memory")
@@ -83,11 +84,12 @@ class WinogradModel:
         """Return the number [B] of blocks of image tiles, as `layout.Layout.blocks`."""
         units = np.where(found["apart"] == 1, 1, self.hardware.units)
         wanted = -(-self._tiles // found["block"])
-        return np.minimum(self._tiles, -(-wanted // units) * units)
+        return np.minimum(self._tiles // together_of(self.op), -(-wanted // units) * units)
 
     def _scratch(self, found: Columns) -> np.ndarray:
         """Return the number [B] of elements of a thread's points and sums."""
-        size = -(-self._tiles // self._blocks(found))
+        together = together_of(self.op)
+        size = -(-self._tiles // together // self._blocks(found)) * together
         return POINTS * size * (self._channels + self._group(found))
 
     def terms(self, rows: np.ndarray) -> np.ndarray:

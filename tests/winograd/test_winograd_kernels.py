@@ -73,18 +73,20 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
 FAULTS = {
     "a sign of an image's transformation": (r"(e\d\d = d\d\d) - (d\d\d);", r"\1 + \2;"),
     "a filter that is not halved": (r"0\.5 \* h00", "1.0 * h00"),
-    "a point of the sums": (r"s0_00 = m0_0 \+ m0_4", "s0_00 = m0_0 + m0_1"),
+    "a point of the sums": (r"s00 = m0 \+ m4", "s00 = m0 + m1"),
     "the last row of the image": (r"inside\(row \+ 3, 11\)", "inside(row + 4, 11)"),
     "the first tile of a block": (r"down = first / 5 % 6", "down = 0 * first"),
     "the channels of a group": (r"\+ k - begin, k", "+ k, k"),
     "filters of another panel": (r"first % 32 \* 20", "0"),
+    "the last line of pixels": (r"\(i \+ 1\)", "(i + 0)"),
     "an epilogue that is left out": (r" \+= load_8\(bias\)", r" += 0 * load_8(bias)"),
 }  # fmt: skip
 
 
 def planted_in(fault: str) -> Kernel:
     """A kernel with a fault, of a convolution with edges, several blocks, several groups and a part of a vector."""
-    op, hw = winograd(11, 10, 20, 40, "padding=1", "+bias").freeze(), machine(8)
+    result = "nchw" if "line" in fault else "nhwc"
+    op, hw = winograd(11, 10, 20, 40, "padding=1", "+bias", result=result).freeze(), machine(8)
     kernel = generate(op, parsed(op, "height=4 vectors=2 block=16 panels=2 apart=0"), hw)
     return planted(kernel, *FAULTS[fault]) if fault else kernel
 

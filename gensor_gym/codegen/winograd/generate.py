@@ -15,7 +15,8 @@ from gensor_gym.codegen.c.text import Lines, add, round_up
 from gensor_gym.codegen.chains.product import Ends, Operand, ProductPrinter
 from gensor_gym.codegen.kernel import PACKS, WHOLE, Kernel, Launch
 from gensor_gym.codegen.winograd.program import WinogradProgram
-from gensor_gym.codegen.winograd.transforms import ResultPlan, filters_function, image_function, result_functions, results_of
+from gensor_gym.codegen.winograd.results import ResultPlan, Results
+from gensor_gym.codegen.winograd.transforms import filters_function, image_function
 from gensor_gym.operators.kinds.winograd import POINTS
 from gensor_gym.winograd.layout import Layout
 
@@ -28,12 +29,12 @@ def generate_winograd(program: WinogradProgram) -> Kernel:
     Constant weights are transformed once, by an entry of their own.
     """
     op, layout = program.op, Layout(program.op, program.hardware, program.schedule)
-    plan = results_of(layout)
+    plan = (results := Results(layout)).plan
     image, weights = (f"input_{number}" for number in range(2))
     parts = [_structs(plan, image, weights), filters_function(layout, weights), image_function(layout)]
     parts += dict.fromkeys(text for group in _widths(layout) for text in _product(layout, group).functions(set(layout.sizes)))
     parts += [_products(layout, group, size) for group in _widths(layout) for size in layout.sizes]
-    parts += [*result_functions(layout, plan), _task(layout, image), _entry(layout, plan, False)]
+    parts += [*results.functions(), _task(layout, image), _entry(layout, plan, False)]
     parts += [_entry(layout, plan, True), _packing_entry(layout, weights)] if op.frozen else []
     body = "\n".join(parts)
     text = prelude(body, "float", "float") + "\n" + body
@@ -113,8 +114,9 @@ def _task(layout: Layout, image: str) -> str:
         lines.add(f"float *const points = call->scratch + (long)thread * {_unit(layout)};")
         lines.add(f"float *const sums = points + {POINTS * layout.plane};")
         lines.add(f"const long block = index{f' % {layout.blocks}' if apart and groups > 1 else ''};")
-        lines.add(f"const long first = block * {layout.tiles} / {layout.blocks};")
-        lines.add(f"const long count = (block + 1) * {layout.tiles} / {layout.blocks} - first;")
+        rows, times = layout.tiles // layout.together, f" * {layout.together}" if layout.together > 1 else ""
+        lines.add(f"const long first = block * {rows} / {layout.blocks}{times};")
+        lines.add(f"const long count = (block + 1) * {rows} / {layout.blocks}{times} - first;")
         lines.add(f"transform(call->{image}, points, first, count);")
         loop = f"for (long group = 0; group < {groups}; group++)"
         with lines.block("" if apart or groups == 1 else loop):

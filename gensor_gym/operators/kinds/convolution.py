@@ -63,9 +63,9 @@ def conv2d(
     are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any
     number of int8, such as a zero point.
 
-    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With channels last,
-    float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36 (`kinds.winograd`).
-    Sums are then rounded otherwise, and an infinity in a window may give NaN.
+    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With an image
+    "nhwc", float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36
+    (`kinds.winograd`). Sums are then rounded otherwise, and an infinity in a window may give NaN.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
@@ -76,7 +76,7 @@ def conv2d(
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights, result))
+    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights))
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
@@ -95,9 +95,9 @@ def _winograd(winograd: object, given: tuple[object, ...]) -> dict[str, tuple[ob
     """Return {argument: (value, default)}. ValueError for a value but 0 and 2, and for what the algorithm does not compute."""
     if type(winograd) is not int or winograd not in (0, TILE):
         raise ValueError(f"winograd={winograd!r}: expected 0 or {TILE}")
-    wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0], IMAGES[1])
+    wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0])
     if winograd and given != wanted:
-        names = ("r", "s", "stride", "dilation", "dtype", "image", "weights", "result")
+        names = ("r", "s", "stride", "dilation", "dtype", "image", "weights")
         wrong = [f"{n}={g!r}, expected {w!r}" for n, g, w in zip(names, given, wanted, strict=True) if g != w]
         raise ValueError(f"winograd={winograd}: {'; '.join(wrong)}")
     return {"winograd": (winograd, 0)}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gensor_gym.operators.images import IMAGES, in_order, order_of, outputs
 from gensor_gym.operators.loops import Loops
 from gensor_gym.operators.reference import finished
 
@@ -34,8 +35,8 @@ SHARE = POINTS / (TILE * TAPS) ** 2
 
 def tiles_of(op: Loops) -> tuple[int, int, int]:
     """Return the numbers of images, of rows of tiles and of columns of tiles of a convolution."""
-    extents = {axis.name: axis.extent for axis in op.axes}
-    return extents["n"], -(-extents["p"] // TILE), -(-extents["q"] // TILE)
+    p, q = outputs(op)
+    return op.extents[0], -(-p // TILE), -(-q // TILE)
 
 
 def padding_of(op: Loops) -> tuple[int, int]:
@@ -53,7 +54,7 @@ def magnitude(op: Loops, *inputs: np.ndarray) -> np.ndarray:
     """
     x, w = inputs[:2]
     images, down, across = tiles_of(op)
-    _, p, q, _ = op.output.shape
+    p, q = outputs(op)
     (top, left), (_, h, wide, channels) = padding_of(op), x.shape
     size = [SPAN + TILE * (count - 1) for count in (down, across)]
     padded = np.zeros((images, max(size[0], top + h), max(size[1], left + wide), channels))
@@ -71,4 +72,4 @@ def magnitude(op: Loops, *inputs: np.ndarray) -> np.ndarray:
                     if OUTPUT[a, i] and OUTPUT[b, j]:
                         made[:, :, a, :, b] += point
     sums = made.reshape(images, TILE * down, TILE * across, -1)[:, :p, :q]
-    return finished(op, sums, inputs[2:])
+    return finished(op, in_order(sums, order_of(op, "result"), IMAGES[1]), inputs[2:])
