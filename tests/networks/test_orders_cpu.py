@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,23 @@ from torch import nn
 
 from agents.networks import compile_module
 from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.nodes import Contract, Transpose
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import starts
+from gensor_gym.graph.tables.layout import CONVOLUTION
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.orders import rewrite
+from gensor_gym.networks.orders import kinds, rewrite
 from gensor_gym.networks.orders.choice import classes_of
-from gensor_gym.networks.orders.machines import filled_seconds, layout_seconds, scattering_seconds, with_orders
+from gensor_gym.networks.orders.kinds import best_seconds
+from gensor_gym.networks.orders.machines import convolution_seconds, with_orders
 from gensor_gym.networks.orders.rewrite import ordered
-from gensor_gym.operators.images import order_of
+from gensor_gym.networks.orders.tilings import filled_by_pixels, filled_registers, fills_lines
+from gensor_gym.operators.images import IMAGES, order_of
+from gensor_gym.operators.types import Operator
 from tests.networks import test_orders
 from tests.networks.test_networks_quantized import Grid, Network8, layer
 from tests.networks.test_orders import Parts, conv, fault
@@ -107,16 +116,65 @@ def test_types_without_tiles_and_broken_vectors_keep_their_orders() -> None:
     assert ordered(old, PLAIN) is old and ordered(broken, PLAIN) is broken
 
 
-def test_an_order_costs_what_the_model_predicts() -> None:
-    """The seconds of both changes together are those between the best programs with channels first and with channels last."""
-    op = operators.conv2d(n=1, c=64, h=28, w=28, k=128, r=1, s=1)
-    last = with_orders(op, image="nhwc", result="nhwc")
-    saved = layout_seconds(with_orders(op, result="nhwc"), PLAIN) + scattering_seconds(with_orders(op, image="nhwc"), PLAIN)
-    image_first = layout_seconds(op, PLAIN) + scattering_seconds(op, PLAIN)
-    assert image_first == pytest.approx(filled_seconds(op, PLAIN) - filled_seconds(last, PLAIN)) and image_first > 0.0
-    assert layout_seconds(with_orders(op, image="nhwc"), PLAIN) == 0.0 < saved
-    one = operators.conv2d(n=1, c=64, h=1, w=1, k=128, r=1, s=1)
-    assert filled_seconds(one, PLAIN) == layout_seconds(one, PLAIN) == scattering_seconds(one, PLAIN) == 0.0
+def in_orders(op: Operator, machine: Hardware) -> dict[str, float]:
+    """Predicted seconds by the orders of image and result, such as "nchw nhwc"."""
+    both = itertools.product(IMAGES, IMAGES)
+    return {f"{one} {other}": convolution_seconds(with_orders(op, image=one, result=other), machine) for one, other in both}
+
+
+def test_tiles_lay_out_the_image_and_turn_the_result() -> None:
+    """Their seconds are a sum of those of both tensors, in the ratio of their numbers of elements."""
+    found = in_orders(operators.conv2d(n=1, c=64, h=28, w=28, k=128, r=1, s=1, dtype="bfloat16"), TILES)
+    assert found["nhwc nhwc"] == 0.0 < found["nchw nhwc"] == pytest.approx(found["nhwc nchw"] / 2)
+    assert found["nchw nchw"] == pytest.approx(found["nchw nhwc"] + found["nhwc nchw"])
+
+
+def test_one_pixel_has_no_order() -> None:
+    assert set(in_orders(operators.conv2d(n=1, c=64, h=1, w=1, k=128, r=1, s=1), PLAIN).values()) == {0.0}
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_few_planes_are_read_by_lanes_of_pixels(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of few channels is cheapest with channels first on both sides, a window with channels last on both sides.
+
+    Planes that are as many as `PLANES` are left to lanes of channels, unless they are small.
+    """
+    op = operators.conv2d(n=1, c=24, h=56, w=56, k=144, r=1, s=1)
+    found = in_orders(op, machine(lanes))
+    assert found["nchw nchw"] < found["nhwc nchw"] and found["nchw nhwc"] == pytest.approx(found["nhwc nhwc"], rel=0.05)
+    window = in_orders(operators.conv2d(n=1, c=32, h=28, w=28, k=64, r=3, s=3, padding=1), machine(lanes))
+    assert min(window, key=window.__getitem__) == "nhwc nhwc"
+    graph = ConstructionGraph(dataclasses.replace(op, frozen=True), machine(lanes), "extended")
+    assert found["nchw nchw"] < 0.95 * lines_of(graph, lanes)
+    monkeypatch.setattr(kinds, "PLANES", 24)
+    assert best_seconds(op, with_orders(op, result="nhwc"), machine(lanes)) == pytest.approx(lines_of(graph, lanes))
+    monkeypatch.setattr(kinds, "APART", 56 * 56 * 4 + 1)
+    assert best_seconds(op, with_orders(op, result="nhwc"), machine(lanes)) == found["nchw nchw"]
+
+
+def lines_of(graph: ConstructionGraph, lanes: int) -> float:
+    """Seconds of the best program with lanes of channels, where lines that registers turn cost a fifth of scattered stores."""
+    rows = filled_registers(graph)
+    last = dataclasses.replace(with_orders(graph.operator, result="nhwc"), frozen=True)
+    apart, stored = graph.latencies(rows), ConstructionGraph(last, machine(lanes), "extended").latencies(rows)
+    pairs = zip(rows, apart, stored, strict=True)
+    return min(0.2 * one + 0.8 * other if fills_lines(graph, Schedule(row)) else one for row, one, other in pairs)
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_no_drawn_product_over_pixels_is_predicted_faster(lanes: int) -> None:
+    """Of random walks from the program with lanes of pixels, none ends before the descent from filled registers."""
+    op = dataclasses.replace(operators.conv2d(n=1, c=32, h=28, w=28, k=96, r=1, s=1), frozen=True)
+    graph, rng = ConstructionGraph(op, machine(lanes), "extended"), np.random.default_rng(0)
+    filled = filled_by_pixels(graph)
+    (start,) = (row for row in starts(graph.tables, graph.initial().row) if row[CONVOLUTION] == 2)
+    drawn = np.stack([graph.random_schedule(rng, start=Schedule(start)).row for _ in range(400)])
+    drawn = drawn[drawn[:, CONVOLUTION] == 2]
+    assert len(drawn) > 100 and (filled[:, CONVOLUTION] == 2).all() and graph.fits(filled).all()
+    best = best_seconds(op, with_orders(op, result="nhwc"), machine(lanes))
+    assert best <= graph.latencies(filled).min() <= graph.latencies(drawn).min()
+    other = dataclasses.replace(with_orders(op.renamed(), image="nhwc"), frozen=True)
+    assert not len(filled_by_pixels(ConstructionGraph(other, machine(lanes), "extended")))
 
 
 @pytest.mark.parametrize("wrong", ["image", "result"])

@@ -1,27 +1,29 @@
 """Chooses the values of a network that have channels last in memory ("nhwc"), as fast convolutions read them (`machines`).
 
 The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
-*class*. A convolution reads and writes either order, so classes do not depend on each other, and each gets the order that costs
-less. With channels first, convolutions that read or write a value take longer, for example to lay it out before every call. With
-channels last, a kernel transposes the images that other operations compute or read. Both costs are predicted by the model.
+*class*. A convolution reads and writes either order; its time depends on both orders together. With channels last, a kernel
+transposes the images that other operations compute or read. The model predicts both costs, and of all choices of classes the one
+whose costs are smallest together is taken (`cheapest`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
+from gensor_gym.networks.orders.cheapest import Cost, cheapest
 from gensor_gym.networks.orders.machines import (
     LAST,
+    convolution_seconds,
     gains,
     in_place,
     is_fast,
-    layout_seconds,
-    scattering_seconds,
     turning_seconds,
     with_orders,
 )
@@ -41,22 +43,15 @@ class Uses:
     """Images of the class that are computed with channels first: inputs, and results of operations other than convolutions."""
     read: set[str] = field(default_factory=set)
     """Images of the class that operations other than convolutions read with channels first."""
-    laid_out: float = 0.0
-    """Predicted seconds that convolutions take more if images of the class have channels first; may be negative."""
     is_fixed: bool = False
     """Whether the class must have channels first, because an output of the network belongs to it."""
 
 
 def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Return the names of the values that get channels last: those of the classes (of tied values) that then cost less."""
-    graph = network.graph
-    return frozenset(
-        name
-        for uses in classes_of(network, machine)
-        if not uses.is_fixed
-        and uses.laid_out > sum(turning_seconds(graph.values[one].nbytes, machine) for one in (*uses.made, *uses.read))
-        for name in uses.members
-    )
+    """Return the names of the values that get channels last, so that the predicted seconds of all costs are least."""
+    classes = classes_of(network, machine)
+    chosen = cheapest(len(classes), costs_of(network, machine, classes))
+    return frozenset(name for uses, last in zip(classes, chosen, strict=True) if last for name in uses.members)
 
 
 def classes_of(network: Network, machine: Hardware) -> list[Uses]:
@@ -72,23 +67,42 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     for name in images:
         uses = found.setdefault(of.root(name), Uses())
         uses.members.append(name)
-        node = network.nodes.get(name)
-        if node is None or not makes_either(network, name, machine):
+        if name not in network.nodes or not makes_either(network, name, machine):
             uses.made.append(name)
-        elif is_convolution(node, machine):
-            assert isinstance(node, Contract)
-            uses.laid_out += scattering_seconds(node.operator, machine)
         uses.is_fixed |= name in graph.returns
     for reader, node in graph.nodes:
         for one in dict.fromkeys(node.inputs):
-            if one not in of.parents:
+            if one not in of.parents or isinstance(node, Contract) and reads_either(node, one, machine):
                 continue
-            uses = found[of.root(one)]
-            if isinstance(node, Contract) and reads_either(node, one, machine):
-                uses.laid_out += layout_seconds(with_orders(node.operator, **in_place(machine)), machine)
-            elif one not in tied(network, reader) and not is_over_pixels(node):
-                uses.read.add(one)
+            if one not in tied(network, reader) and not is_over_pixels(node):
+                found[of.root(one)].read.add(one)
     return list(found.values())
+
+
+def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses]) -> Iterator[Cost]:
+    """Yield the predicted seconds of classes with channels first and last: of their transpositions, then of convolutions.
+
+    The transpositions of a class that must have channels first take infinitely many seconds.
+    """
+    values, free = network.graph.values, dict[str, int]()
+    for at, uses in enumerate(classes):
+        turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read))
+        yield (at,), np.array([0.0, math.inf if uses.is_fixed else turned])
+        free |= {} if uses.is_fixed else dict.fromkeys(uses.members, at)
+    for result, node in network.graph.nodes:
+        if not isinstance(node, Contract) or not is_convolution(node, machine):
+            continue
+        image, sides = node.sources[0], dict[str, int]()
+        if image in free and reads_either(node, image, machine):
+            sides["image"] = free[image]
+        if result in free and makes_either(network, result, machine):
+            sides["result"] = free[result]
+        between = tuple(sorted(set(sides.values())))
+        seconds = np.zeros((2,) * len(between))
+        for lasts in np.ndindex(seconds.shape) if between else ():
+            orders = {side: IMAGES[lasts[between.index(at)]] for side, at in sides.items()}
+            seconds[lasts] = convolution_seconds(with_orders(node.operator, **orders, **in_place(machine)), machine)
+        yield between, seconds
 
 
 class _Classes:

@@ -7,7 +7,6 @@ channels; tile registers then also read the image in place, or a copy of its lin
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -22,7 +21,7 @@ from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.orders.tilings import filled_registers
+from gensor_gym.networks.orders.kinds import best_seconds
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
 from gensor_gym.operators.kinds.winograd import TILE
 from gensor_gym.operators.text import parse
@@ -79,44 +78,21 @@ def _is_in_tiles(op: Operator) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def layout_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds that a fast convolution takes more to read its image with channels first than last.
+def convolution_seconds(op: Operator, machine: Hardware) -> float:
+    """Return the predicted seconds of a fast convolution in its orders, without a summand that is equal for all orders.
 
-    A convolution by wgmma or in tile registers lays the image out before it computes, and takes 0 if it reads it in place.
-    """
-    if machine.kind == "cpu":
-        if order_of(op, "image") != IMAGES[0]:
-            return 0.0
-        if _is_in_tiles(op):
-            return op.reads[0].tensor.size * _cycles(machine, PACK_BYTES) / machine.clock
-        return filled_seconds(op, machine) - filled_seconds(with_orders(op, **LAST), machine)
-    tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
-    row[TENSOR_CORE] = 2
-    return float(layout_kernel(row, tables.ints, tables.floats))
-
-
-def scattering_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds that a fast convolution takes more to store its result with channels first than last.
-
-    0 on a GPU. After tile registers, an element is turned in registers, as in packing (our estimate).
+    By wgmma and in tile registers these are the seconds to lay out an image with channels first, 0 if it is read in place. After
+    tile registers, an element of a result with channels first is turned in registers, as in packing (our estimate).
     """
     if machine.kind == "gpu":
-        return 0.0
+        tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
+        row[TENSOR_CORE] = 2
+        return float(layout_kernel(row, tables.ints, tables.floats))
     if _is_in_tiles(op):
-        return op.output.size * _cycles(machine, PACK_BYTES) / machine.clock
-    read = with_orders(op, **LAST)
-    return filled_seconds(read, machine) - filled_seconds(with_orders(read, result=IMAGES[1]), machine)
-
-
-@lru_cache(maxsize=1024)
-def filled_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds of the best program of `filled_registers` of a convolution with constant weights.
-
-    0 if there is none, as for an image of one pixel.
-    """
-    graph = ConstructionGraph(dataclasses.replace(op, frozen=True), machine, "extended")
-    rows = filled_registers(graph)
-    return float(graph.latencies(rows).min()) if len(rows) else 0.0
+        tensors = {"image": op.reads[0].tensor, "result": op.output}
+        turned = sum(tensor.size for name, tensor in tensors.items() if order_of(op, name) == IMAGES[0])
+        return turned * _cycles(machine, PACK_BYTES) / machine.clock
+    return best_seconds(op, with_orders(op, result=IMAGES[1]), machine)
 
 
 @lru_cache(maxsize=1024)

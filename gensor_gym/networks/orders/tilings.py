@@ -20,9 +20,11 @@ from gensor_gym.codegen.c.amx.tiling import MOST_SUMS
 from gensor_gym.codegen.c.plan import make_plan
 from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.knobs import KNOB_INDEX
 from gensor_gym.graph.schedule import Schedule, make_row
-from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, slot_of
+from gensor_gym.graph.starts import starts
+from gensor_gym.graph.tables.layout import CONVOLUTION, KNOB, MAX_AXES, MAX_LEVELS, ROW, SPATIAL_SLOTS, TILE, slot_of
 from gensor_gym.graph.tables.tables import SIZE_START
 from gensor_gym.operators.traits import has_channel_lanes, is_convolution
 
@@ -74,6 +76,25 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}
             found.append(make_row(tiles, [1] * MAX_AXES, 2, knobs))
     return legal(graph, found)
+
+
+def filled_by_pixels(graph: ConstructionGraph) -> np.ndarray:
+    """Return programs int32 [P, ROW] of a convolution as a shifted product, whose accumulators of pixels fill the registers.
+
+    All tiles are equal. There are none if an image has channels last.
+    """
+    slots = [slot_of(axis, len(graph.operator.spatial)) for axis in graph.operator.spatial]
+    channel, down, across = slots[graph.operator.channel_axis], SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
+    registers = int(graph.hardware.memory[0].capacity) // (4 * graph.hardware.lanes)
+    found = []
+    for start in starts(graph.tables, graph.initial().row):
+        for tile in itertools.product(*(_sizes(graph, slot) for slot in (channel, down, across))):
+            vectors = -(-tile[1] * tile[2] // graph.hardware.lanes)
+            if start[CONVOLUTION] == 2 and vectors <= VECTORS and LEAST <= tile[0] * vectors <= registers - vectors - 1:
+                row = opened(start, graph.tables.ints)
+                row[TILE : TILE + MAX_LEVELS * MAX_AXES].reshape(MAX_LEVELS, MAX_AXES)[:, [channel, down, across]] = tile
+                found.append(row)
+    return _legal(graph, found)
 
 
 def with_columns_of_taps(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
