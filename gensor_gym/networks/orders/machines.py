@@ -7,6 +7,7 @@ channels; tile registers then also read the image in place, or a copy of its lin
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -30,8 +31,6 @@ from gensor_gym.winograd.graph import WinogradGraph
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 """Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
-
-
 GAIN = 0.9
 """Largest predicted time of Winograd's algorithm, as a share of that of plain sums, with which it is taken.
 
@@ -96,17 +95,21 @@ def convolution_seconds(op: Operator, machine: Hardware) -> float:
 
 
 @lru_cache(maxsize=1024)
-def by_winograd(op: Operator, machine: Hardware) -> Operator:
-    """Return a convolution with constant weights by Winograd's algorithm if the model predicts that it is faster, else `op`."""
+def by_winograd(op: Operator, machine: Hardware) -> tuple[Operator, float]:
+    """Return a convolution with constant weights, by Winograd's algorithm if the model predicts a gain, and its seconds.
+
+    The seconds are those of `convolution_seconds`, or of the best program of Winograd's algorithm.
+    """
+    plain = convolution_seconds(op, machine)
     if machine.kind != "cpu":
-        return op
+        return op, plain
     try:
         other = with_orders(op, winograd=TILE)
     except ValueError:  # it has strides, other orders or other windows
-        return op
+        return op, plain
     graph = WinogradGraph(dataclasses.replace(other, frozen=True), machine)
     seconds = min(float(graph.latencies(rows).min()) for rows in graph.enumerate())
-    return other if seconds < GAIN * filled_seconds(op, machine) else op
+    return (other, seconds) if seconds < GAIN * plain else (op, plain)
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:

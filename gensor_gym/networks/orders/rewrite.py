@@ -39,7 +39,7 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None,
     """
     if not gains(machine):
         return network
-    last = channels_last(network, machine) if chosen is None else chosen
+    last = channels_last(network, machine, winograd) if chosen is None else chosen
     rewriting = _Rewriting(network, machine, last, winograd)
     for value in network.graph.inputs:
         rewriting.given(value.name)
@@ -121,7 +121,7 @@ class _Rewriting:
             weights, orders = self.weights[weights], {**orders, **IN_ROWS}
         op = with_orders(node.operator, **orders)
         if self.winograd and weights in self.old.constants:
-            op = by_winograd(op, self.machine)
+            op, _ = by_winograd(op, self.machine)
         return Contract(op, (image, weights))
 
     def _first(self, node: Node) -> Node:

@@ -88,13 +88,13 @@ def filled_by_pixels(graph: ConstructionGraph) -> np.ndarray:
     registers = int(graph.hardware.memory[0].capacity) // (4 * graph.hardware.lanes)
     found = []
     for start in starts(graph.tables, graph.initial().row):
-        for tile in itertools.product(*(_sizes(graph, slot) for slot in (channel, down, across))):
+        for tile in itertools.product(*(sizes_of(graph, slot) for slot in (channel, down, across))):
             vectors = -(-tile[1] * tile[2] // graph.hardware.lanes)
             if start[CONVOLUTION] == 2 and vectors <= VECTORS and LEAST <= tile[0] * vectors <= registers - vectors - 1:
                 row = opened(start, graph.tables.ints)
                 row[TILE : TILE + MAX_LEVELS * MAX_AXES].reshape(MAX_LEVELS, MAX_AXES)[:, [channel, down, across]] = tile
                 found.append(row)
-    return _legal(graph, found)
+    return legal(graph, found)
 
 
 def with_columns_of_taps(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
