@@ -2,8 +2,7 @@
 
 With lanes along channels, programs fill the registers (`tilings`). With lanes along pixels, a convolution with one tap is a
 product of matrices that stores whole lines. In MobileNetV2 with AVX2, it then takes 0.63 of the time from 24 to 144 channels of
-56x56 pixels, and 0.72 from 16 to 96 channels of 112x112 pixels (one core of an Intel Xeon with AMX, text for AVX2). With AVX-512,
-the time per predicted second of both kinds differs by a tenth.
+56x56 pixels, and 0.72 from 16 to 96 channels of 112x112 pixels (one core of an Intel Xeon with AMX).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TURNED = 0.2
 """Share that remains of the predicted seconds of scattered stores if registers turn whole lines: 0.1 to 0.4 where we measured."""
 PLANES, APART = 64, 2048
 """Number of planes of channels, and their size in bytes, from which on lanes of pixels are left out. They read from all planes in
-turn, so from as many pages of memory, and take 1.1 to 1.6 times as long as predicted."""
+turn, so from as many pages of memory, and take up to 1.6 times as long as predicted."""
 
 
 def best_seconds(op: Operator, last: Operator, machine: Hardware) -> float:
@@ -50,7 +49,7 @@ def _reads_few_planes(op: Operator) -> bool:
     """Return whether a convolution is a product of matrices, and its image has few planes of channels or small ones."""
     channels, *taps = (op.extents[axis] for axis in op.reduce)
     plane = math.prod(op.extents[axis] for axis in op.spatial[-2:]) * ITEM_BYTES[op.dtype]
-    is_product = set(taps) == {1} and set(options(op, stride=1, padding=0).values()) == {0, 1}
+    is_product = set(taps) == {1} and options(op, stride=1, padding=0) == {"stride": 1, "padding": 0}
     return is_product and (channels < PLANES or plane < APART)
 
 
