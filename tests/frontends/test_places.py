@@ -65,6 +65,7 @@ def _by_experts(x: Tensor, ids: Tensor) -> Tensor:
     return made[back]
 
 
+STARTS = torch.tensor([0, 1, 1, 4, 8])
 BINS = torch.tensor([-1.0, 4, 0, 5, -3, 3, 2, 3])
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "rounded": (lambda x: (x * 5).round() + torch.floor(x * 3) * 2 + torch.ceil(x * 7) - torch.trunc(x * 3) + x.frac(), (X,)),
@@ -94,6 +95,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "bags": (lambda ids: functional.embedding_bag(ids, TABLE), (IDS,)),
     "largest of bags": (lambda ids: functional.embedding_bag(ids, TABLE, mode="max") * 2, (IDS,)),
     "weighed bags": (lambda ids, w: functional.embedding_bag(ids, TABLE, mode="sum", per_sample_weights=w), (IDS, X[:, :, 0])),
+    "bags of several lengths": (
+        lambda ids, starts: functional.embedding_bag(ids.view(-1), TABLE, starts) + functional.embedding_bag(
+            ids.view(-1), TABLE, starts, mode="max", padding_idx=4), (IDS, STARTS)),
+    "bags to an end": (
+        lambda ids, w: functional.embedding_bag(
+            ids.view(-1), TABLE, STARTS, mode="sum", per_sample_weights=w, include_last_offset=True, padding_idx=0),
+        (IDS, X[:, :, 0].reshape(-1))),
     "in order": (lambda x: x.sort(-1)[0] + x.sort(1, descending=True)[0], (X,)),
     "orders": (lambda x: x.argsort(-1) + 10.0 * torch.sort(x, dim=1, descending=True, stable=True)[1], (EQUAL,)),
     "assigned by masks": (_assigned, (X,)),

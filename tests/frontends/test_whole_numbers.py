@@ -85,7 +85,6 @@ def test_a_row_of_a_mask_that_sees_nothing() -> None:
         (lambda x: torch.nanmedian(x, 1), (X,), "result 1 of an operation"),
         (lambda x: x[x > 0], (X,), "elements by a mask"),
         (lambda x: x.topk(9, 1)[0], (X.repeat(1, 3, 1),), "the 9 largest: expected 1 to 8"),
-        (lambda ids: functional.embedding_bag(ids.view(-1), TABLE, torch.tensor([0, 3])), (IDS,), "bags of several lengths"),
         (lambda x: x + 1 if x.sum() > 0 else x, (X,), "Of: torch.export: .*[Dd]ata-dependent"),
         (lambda x: x.add_(1), (X.clone(),), "the module changes"),
     ],
