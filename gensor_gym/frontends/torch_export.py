@@ -192,6 +192,9 @@ class Reader:
     def _check_outputs(self) -> None:
         """Raise Unsupported if the module changes its own tensors or its inputs."""
         for spec in self.program.graph_signature.output_specs:
+            if spec.kind is OutputKind.TOKEN:
+                at = next(node for node in self.program.graph.nodes if node.target is torch.ops.higher_order.with_effects)
+                raise Unsupported(f"{_place(at)}: {at.args[1]}: has no kernels here, as it may raise errors or print")
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
 
@@ -253,6 +256,8 @@ class Reader:
         If the operation reads only constants, return the tensor that torch computes.
         """
         place = _place(node)
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise Unsupported(f"{place}: torch.{node.target}: has no kernels here, as numbers say what it runs")
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
             return _item(read[0], node.args[1], place)

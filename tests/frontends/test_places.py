@@ -88,6 +88,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "equal ones": (lambda x: x.max(1)[1] * 10.0 + x.argmin(1), (EQUAL,)),
     "topk": (lambda x: x.topk(3, -1)[0].sum(-1) + x.topk(2, 1, largest=False)[1].sum(1).sum(-1)[:, None], (X,)),
     "topk of infinities": (lambda x: torch.zeros_like(x).scatter(-1, x.topk(3, -1)[1], 1.0).sum(-1), (EQUAL,)),
+    "many of few": (lambda x: torch.cat(x.view(2, 24).topk(11, -1), 1) + x.view(2, 24).topk(22, -1, largest=False)[0], (X,)),
     "routed": (_routed, (X,)),
     "scatter": (lambda x, ids: x.scatter(2, ids[:, :, None], 2.0) + x.scatter(2, ids[:, :, None], x), (X, IDS)),
     "scatter and add": (lambda x, ids: torch.zeros(2, 6, 4).scatter_add(1, ids[:, None, :], x[:, :1, :4]), (X, IDS)),
