@@ -57,8 +57,8 @@ def home_folder() -> Path | None:
 def make_cache_dir(name: str) -> Path:
     """Return the folder `name` in the user's cache, created if missing, to which only this user has access.
 
-    ValueError names a folder that cannot be created or written. Permissions of another user's folder and of $GENSOR_GYM_CACHE itself do not
-    change. Code belongs in a `private_dir`.
+    ValueError names a folder that cannot be created or written. Permissions of another user's folder and of $GENSOR_GYM_CACHE
+    itself do not change. Code belongs in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
