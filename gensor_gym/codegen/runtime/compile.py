@@ -58,7 +58,7 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
         text = f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
         path.unlink()
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # a power cut may leave a file without its content
         _compile(source, compiler, line, path, timeout)
     return path
 
