@@ -192,11 +192,9 @@ class Reader:
     def _check_outputs(self) -> None:
         """Raise Unsupported if the module changes its own tensors or its inputs."""
         for spec in self.program.graph_signature.output_specs:
-            if spec.kind is OutputKind.TOKEN:
-                at = next(node for node in self.program.graph.nodes if node.target is torch.ops.higher_order.with_effects)
-                raise Unsupported(f"{_place(at)}: {at.args[1]}: has no kernels here, as it may raise errors or print")
             if spec.kind is not OutputKind.USER_OUTPUT:
-                raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
+                what = spec.target or "what is outside it, such as errors that linalg raises,"
+                raise Unsupported(f"the module changes {what}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:
         count, spec = itertools.count(), self.program.call_spec.out_spec
@@ -256,8 +254,6 @@ class Reader:
         If the operation reads only constants, return the tensor that torch computes.
         """
         place = _place(node)
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise Unsupported(f"{place}: torch.{node.target}: has no kernels here, as numbers say what it runs")
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
             return _item(read[0], node.args[1], place)
@@ -300,9 +296,9 @@ class Reader:
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
         """Return the name or tensor of a node that an operation reads. Unsupported if the node has not been converted."""
-        made = self.made.get(node.name)
-        if made is None:
-            raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
+        if (made := self.made.get(node.name)) is None:
+            what = "a graph, as of torch.cond," if node.op == "get_attr" else f"({node.target})"
+            raise Unsupported(f"{place}: {node.name} {what} is read: expected what has kernels here")
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
@@ -333,8 +329,7 @@ class Reader:
 
         A constant tensor is added to the builder at its first use.
         """
-        made = self.made[name]
-        if not isinstance(made, torch.Tensor):
+        if not isinstance(made := self.made[name], torch.Tensor):
             return made
         if made.is_complex() and name not in self.constants:
             self.constants[name] = transforms.constant(self.builder, name, made.resolve_conj().numpy())
