@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-
 @dataclass(frozen=True, eq=False)
 class CompiledNetwork:
     """A compiled network: a callable function with one kernel for each step of the network's plan."""
@@ -111,9 +110,9 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python, with weights, C or C++ header, sources, example and manifest.
 
-        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without the casts of
-        `Network.types`. Errors are those of `networks.export.export_network` and `networks.gpu.export`: ValueError, CompileError,
-        NvrtcError. ValueError also for a size of a dynamic network that has no kernels of its own.
+        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without `Network.types`' casts.
+        ValueError, CompileError, NvrtcError as in `networks.export.export_network` and `networks.gpu.export`. ValueError for a
+        size of a dynamic network without kernels of its own.
         """
         if not self.plan.pieces:
             raise ValueError(f"{self.plan.network} runs kernels of a larger size: expected one compiled for its size alone")
@@ -195,7 +194,7 @@ def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Calla
 def compile_network(
     network: Network, hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None,
     seconds: float = math.inf, seed: int = 0, plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None,
-    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **options: Any,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, winograd: bool = True, **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan (nodes that one kernel computes), and return the compiled network.
 
@@ -204,14 +203,12 @@ def compile_network(
     their expected gains (`agents.pieces`). `on_task` is called with (pieces done, number of pieces, computation) when searches
     begin and continue. Without it a terminal shows a bar with the seconds left; with `on_task="bar"` any stream gets lines of
     progress. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are those of `optimize`; pieces that a
-    `strategy` does not search have their default strategy.
+    `strategy` does not search have their default strategy. Without `winograd`, all convolutions are plain sums.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`; None is the default of the machine's kind). The
     function's memory holds the plan's constants, except weights that kernels keep packed.
-
     On a GPU the function is a CUDA graph (`networks.gpu`). Without a GPU, `backend="analytic"` chooses kernels by the model.
     `backend="emulated"` checks them and returns a function that the emulator runs.
-
     RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the timed cores.
 
     Raises:
@@ -219,8 +216,9 @@ def compile_network(
         ValueError: if the caller's own plan is not legal, `hardware` is another GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs correctly.
     """
-    begin, hw = time.monotonic(), check_settings(hardware, quality, trials, seconds, plan, arena, seed, **options)
-    chosen, options["store"] = _planned(network, plan, hw), _opened(options.get("store"), reuse)
+    begin, others = time.monotonic(), {"winograd": winograd, **options}
+    hw = check_settings(hardware, quality, trials, seconds, plan, arena, seed, **others)
+    chosen, options["store"] = _planned(network, plan, hw, winograd), _opened(options.get("store"), reuse)
     counts = Counter(step.computation for step in chosen.steps)
     effort, left = Effort.of(quality, trials, seconds), max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
@@ -268,13 +266,13 @@ def _searches(computations: Iterable[Operator | Dataflow], hw: Hardware, **optio
     }
 
 
-def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
+def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware, winograd: bool) -> Plan:
     """Divide the network into kernels by the rule `plan`.
 
     ValueError if the plan is not legal, Unsupported if a computation is too large to be verified.
     """
     with nullcontext() if callable(plan) else refusing():  # errors of the caller's rule are not `Unsupported`
-        chosen = plan_of(ordered(folded(network), machine), plan, machine)
+        chosen = plan_of(ordered(folded(network), machine, winograd=winograd), plan, machine)
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
         for computation in {step.computation for step in chosen.steps}:
@@ -285,7 +283,7 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
 def check_settings(
     hardware: Hardware | str = "host", quality: str | None = None, trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str | None = None, seed: int = 0,
-    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, **others: Any,
+    on_task: OnTask | Literal["bar"] | None = None, reuse: bool = True, winograd: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
     """Check those arguments of `compile_network` that do not depend on the network, and return the machine.
 
@@ -295,6 +293,8 @@ def check_settings(
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     Effort.of(quality, trials, seconds)
     check_rule(plan)
+    if not isinstance(winograd, bool):
+        raise ValueError(f"winograd={winograd!r}: expected True or False")
     if arena is not None:
         check_known("arena", arena, MODES)
     if (target := target_of(hw := machines.get(hardware)).name) not in TARGETS:

@@ -54,6 +54,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     ) -> None:
         """Build the task's tables. ValueError names an invalid operator, hardware or space."""
         self.operator = operators.resolve_one(operator)
+        if self.operator.winograd:
+            raise ValueError(f"{self.operator} has schedules of its own: expected winograd=0, or a search by agents.optimize")
         self.hardware = machines.get(hardware)
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()

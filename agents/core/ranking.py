@@ -16,6 +16,7 @@ from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import MAX_AXES, TILE
 from gensor_gym.measure.session import Session
+from gensor_gym.rows.schedule import RowSchedule
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Positions of the register tile's sizes in an encoded program."""
@@ -137,9 +138,14 @@ def until_nothing_new(
             return
 
 
-def tile_of(schedule: Schedule | GirSchedule) -> bytes:
-    """Return a hashable key of a schedule's register tile or, for a fused operator, of its placements."""
-    return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
+def tile_of(schedule: RowSchedule) -> bytes:
+    """Return a hashable key of a schedule's register tile or, for a fused operator, of its placements.
+
+    Schedules of fields alone, as of attention, have the whole row as their key.
+    """
+    if isinstance(schedule, GirSchedule):
+        return schedule.row[HEADER:].tobytes()
+    return schedule.row[REGISTER_TILE].tobytes() if isinstance(schedule, Schedule) else schedule.key
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:

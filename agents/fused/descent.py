@@ -13,8 +13,9 @@ import numpy as np
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.placement import levels_of
-from gensor_gym.gir.schedule import FIELDS, HEADER
+from gensor_gym.gir.schedule import HEADER
 from gensor_gym.measure.session import Session
+from gensor_gym.rows.steps import StepGraph
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,14 @@ class GirDescent(Constructing):
         for number in count():
             yield self.descend(graph, graph.random_schedule(rng).row if number else graph.initial().row, rng)
 
-    def descend(self, graph: GirGraph, row: np.ndarray, rng: np.random.Generator) -> Construction:
+    def descend(self, graph: StepGraph[Any], row: np.ndarray, rng: np.random.Generator) -> Construction:
         """Run one descent from the encoded program `row`; return all evaluated programs, ranked by the model."""
         begin = time.perf_counter()
         asked, seconds = [row[None]], [graph.latencies(row[None])]
         best, changed = float(seconds[0][0]), True
         while changed:
             changed = False
-            for place in rng.permutation(HEADER + len(graph.nest.crossing)):
+            for place in rng.permutation(_places(graph)):
                 others = _along(graph, row, int(place))
                 if not len(others):
                     continue
@@ -63,10 +64,15 @@ class GirDescent(Constructing):
         return Construction(schedules, latencies, len(rows), len(rows), time.perf_counter() - begin)
 
 
-def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
+def _places(graph: StepGraph[Any]) -> int:
+    """Return the number of positions of an encoded program: its fields and, for a row nest, the placements of its values."""
+    return HEADER + len(graph.nest.crossing) if isinstance(graph, GirGraph) else graph.kind.length
+
+
+def _along(graph: StepGraph[Any], row: np.ndarray, place: int) -> np.ndarray:
     """Return the legal programs int32 [N, ROW] that differ from the encoded program `row` only at position `place`."""
-    if place < HEADER:
-        values = np.arange(len(FIELDS[place].values))
+    if not isinstance(graph, GirGraph) or place < HEADER:
+        values = np.arange(len(graph.kind.fields[place].values))
     else:
         values = np.array(levels_of(graph.nest, graph.nest.crossing[place - HEADER]), np.int64)
     others = np.repeat(row[None], len(values) - 1, axis=0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gensor_gym.gir.actions import STOP, applied
-from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.actions import STOP
 from gensor_gym.measure.session import BudgetSpent, Session
+from gensor_gym.rows.steps import StepGraph
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class GirMarkov:
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Walk and measure the visited programs again and again, until the budget is spent or no new program is found."""
-        graph: GirGraph = session.graph  # type: ignore[assignment]
+        graph: StepGraph[Any] = session.graph  # type: ignore[assignment]
         measured: set[bytes] = set()
         while fresh := {key: seconds for key, seconds in self.walk(graph, rng).items() if key not in measured}:
             for key in sorted(fresh, key=fresh.__getitem__):
                 measured.add(key)
-                session.measure([graph.schedule(np.frombuffer(key, np.int32))])  # type: ignore[list-item]
+                session.measure([graph.schedule(np.frombuffer(key, np.int32))])
 
-    def walk(self, graph: GirGraph, rng: np.random.Generator) -> dict[bytes, float]:
+    def walk(self, graph: StepGraph[Any], rng: np.random.Generator) -> dict[bytes, float]:
         """Run all walkers once from the unscheduled program.
 
         Return the model seconds of all programs that they visit, by the bytes of the encoded program.
@@ -52,7 +53,7 @@ class GirMarkov:
         return found
 
     def _step(
-        self, graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
+        self, graph: StepGraph[Any], rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Let each walker take one primitive; return (encoded programs after it, their model seconds).
 
@@ -60,7 +61,7 @@ class GirMarkov:
         """
         legal = graph.action_masks(rows)
         legal[:, STOP] = False
-        after, there = applied(rows), np.full(legal.shape, np.inf)
+        after, there = graph.applied(rows), np.full(legal.shape, np.inf)
         there[legal] = graph.latencies(after[legal])
         with np.errstate(divide="ignore"):
             logits = np.where(legal, np.log(seconds[:, None] / there) / temperature, -np.inf)

@@ -14,7 +14,9 @@ from agents.learners.registry import Learner
 from agents.policies.card import checked_card
 from agents.policies.learned import Episodic, LearnedWalk
 from agents.policies.ppo import rollout
+from agents.strategy import OtherSearch
 from gensor_gym.env.fused.env import GirVectorEnv
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.locate import ROOT, located
 
 POLICIES = ROOT / "agents" / "data" / "fused"
@@ -40,6 +42,8 @@ class GirPpo(Episodic, LearnedWalk):
 
     def explore(self, graph: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         """Run the policy's episodes; return their fastest programs: (encoded programs, model seconds, number of steps)."""
+        if not isinstance(graph, GirGraph):
+            raise OtherSearch(f"{graph.operator} is no row nest: expected one for a policy of Gir-v0; `exhaustive` searches it")
         learner, model = self.policy(graph)
         envs = GirVectorEnv(self.episodes, graph.operator, graph.hardware, space=self.space, autoreset_mode="Disabled")
         observer = learner.observer(envs, self.retain, graph.charge)  # type: ignore[arg-type]

@@ -42,6 +42,7 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
+from gensor_gym.networks.orders.products import filled_products, has_rows
 from gensor_gym.networks.orders.tilings import filled_registers, filling_tiles, fills_lines, has_tiles
 from gensor_gym.registry import check_known
 
@@ -142,6 +143,9 @@ class Markov(Constructing):
             if stores_pixels(graph):
                 more = descended(graph, *more, self.descents, self.steps, self._moves(graph))
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+        if has_rows(graph):
+            filled = filled_products(graph)
+            rows, seconds = np.concatenate([rows, filled]), np.concatenate([seconds, graph.latencies(filled)])
         return rows, seconds + store_seconds(rows, graph), sum(part[2] for part in parts)
 
     def _part(

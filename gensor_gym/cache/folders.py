@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
 import os
 import shutil
@@ -56,8 +57,8 @@ def home_folder() -> Path | None:
 def make_cache_dir(name: str) -> Path:
     """Return the folder `name` in the user's cache, created if missing, to which only this user has access.
 
-    ValueError names a folder that cannot be created. Permissions of another user's folder and of $GENSOR_GYM_CACHE itself do not
-    change. Code belongs in a `private_dir`.
+    ValueError names a folder that cannot be created or written. Permissions of another user's folder and of $GENSOR_GYM_CACHE
+    itself do not change. Code belongs in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
@@ -67,6 +68,8 @@ def make_cache_dir(name: str) -> Path:
             named = each == base and os.environ.get(VARIABLE, "").strip()
             if known.st_uid == os.geteuid() and stat.S_IMODE(known.st_mode) != PRIVATE and not named:
                 each.chmod(PRIVATE)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(folder))
     except OSError as error:
         raise ValueError(f"cannot make {folder}: {error}; set ${VARIABLE} to a folder that can be written") from error
     return folder

@@ -1,4 +1,4 @@
-"""Families of computations: plain operators, panels, chains, and row nests.
+"""Families of computations: plain operators, convolutions by Winograd's algorithm, panels, chains, and row nests.
 
 The computations of a family share a kind of schedule, a construction graph of schedules and a code generator.
 
@@ -24,6 +24,7 @@ from gensor_gym.codegen.chains.program import AnyChainSchedule, ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
+from gensor_gym.codegen.winograd.program import WinogradProgram
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.graph import GirGraph
@@ -32,10 +33,12 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+from gensor_gym.winograd.graph import WinogradGraph
+from gensor_gym.winograd.schedule import WinogradSchedule
 
-AnySchedule = Schedule | GirSchedule | AnyChainSchedule
+AnySchedule = Schedule | GirSchedule | AnyChainSchedule | WinogradSchedule
 Schedules = Mapping[str, type[AnySchedule]]
-AnyGraph = ConstructionGraph | GirGraph | ChainGraph | GpuChainGraph
+AnyGraph = ConstructionGraph | GirGraph | ChainGraph | GpuChainGraph | WinogradGraph
 
 
 class Family(Protocol):
@@ -62,6 +65,28 @@ class Family(Protocol):
 
     def generate(self, computation: Any, schedule: Any, hardware: Hardware) -> Kernel:
         """Generate the kernel of a schedule; ValueError if no code can be generated for it."""
+
+
+class Winograds:
+    """The family of convolutions by Winograd's algorithm, on CPUs."""
+
+    schedules: ClassVar[Schedules] = {"cpu": WinogradSchedule, "gpu": WinogradSchedule}
+
+    def accepts(self, computation: Operator | Dataflow) -> bool:
+        """Return whether the computation is a convolution with `winograd=2`."""
+        return isinstance(computation, Operator) and computation.winograd > 0
+
+    def scheduled(self, computation: Operator) -> Operator:
+        """Return the operator itself."""
+        return computation
+
+    def graph(self, computation: Operator, hardware: Hardware, space: str | None) -> WinogradGraph:
+        """Return the construction graph of the operator's schedules; a `space` of None means `gir`."""
+        return WinogradGraph(computation, hardware, space or "gir")
+
+    def generate(self, computation: Operator, schedule: WinogradSchedule, hardware: Hardware) -> Kernel:
+        """Generate the operator's kernel; ValueError if the machine's target has no generator of Winograd's algorithm."""
+        return targets.target_of(hardware).generate_winograd(WinogradProgram(computation, schedule, hardware))
 
 
 class LoopNests:
@@ -155,7 +180,7 @@ class RowNests:
         return targets.target_of(hardware).generate_fused(GirProgram(nest_on(computation, hardware), schedule, hardware))
 
 
-FAMILIES: tuple[Family, ...] = (LoopNests(), Panels(), Chains(), RowNests())
+FAMILIES: tuple[Family, ...] = (Winograds(), LoopNests(), Panels(), Chains(), RowNests())
 """All families, in order: a computation belongs to the first family that accepts it."""
 
 

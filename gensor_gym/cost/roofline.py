@@ -7,6 +7,7 @@ from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.kinds.winograd import SHARE
 from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
@@ -21,7 +22,12 @@ def roofline_floor(op: Computation, hardware: Hardware) -> float:
     that fits in a shared cache may stay there between calls (warm timing), so the cache's bandwidth counts, not DRAM's (Williams
     et al. 2009, with the cache level chosen by footprint).
     """
-    return max(op.flops / peak_rate(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
+    return max(arithmetic_seconds(op, hardware), op.compulsory_bytes / resident_bandwidth(op, hardware))
+
+
+def arithmetic_seconds(op: Computation, hardware: Hardware) -> float:
+    """Return the seconds of an operator's arithmetic at peak rate; by Winograd's algorithm it has fewer multiply-adds."""
+    return op.flops * (SHARE if isinstance(op, Operator) and op.winograd else 1) / peak_rate(op, hardware)
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:

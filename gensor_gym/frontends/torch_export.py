@@ -193,7 +193,8 @@ class Reader:
         """Raise Unsupported if the module changes its own tensors or its inputs."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
-                raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
+                what = spec.target or "what is outside it, such as errors that linalg raises,"
+                raise Unsupported(f"the module changes {what}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:
         count, spec = itertools.count(), self.program.call_spec.out_spec
@@ -295,9 +296,9 @@ class Reader:
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
         """Return the name or tensor of a node that an operation reads. Unsupported if the node has not been converted."""
-        made = self.made.get(node.name)
-        if made is None:
-            raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
+        if (made := self.made.get(node.name)) is None:
+            what = "a graph, as of torch.cond," if node.op == "get_attr" else f"({node.target})"
+            raise Unsupported(f"{place}: {node.name} {what} is read: expected what has kernels here")
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
@@ -328,8 +329,7 @@ class Reader:
 
         A constant tensor is added to the builder at its first use.
         """
-        made = self.made[name]
-        if not isinstance(made, torch.Tensor):
+        if not isinstance(made := self.made[name], torch.Tensor):
             return made
         if made.is_complex() and name not in self.constants:
             self.constants[name] = transforms.constant(self.builder, name, made.resolve_conj().numpy())

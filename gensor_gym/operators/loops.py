@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -139,6 +139,9 @@ class Loops:
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
     """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""
+    winograd: int = field(default=0, repr=False)
+    """Rows and columns of output tiles of Winograd's algorithm (`operators.kinds.winograd`); 0 for plain sums. Since it is among
+    the arguments, `repr`, of which digests are made, leaves it out."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown body, because kernels and references would treat it as a sum."""

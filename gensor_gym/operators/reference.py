@@ -34,8 +34,12 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
-    out = REFERENCES.get(op.name, by_accesses)(op, *body)
-    operands = iter(arrays[len(op.reads) :])
+    return finished(op, REFERENCES.get(op.name, by_accesses)(op, *body), arrays[len(op.reads) :])
+
+
+def finished(op: Loops, out: Array, arrays: Sequence[Array]) -> Array:
+    """Apply an operator's epilogue to sums `out` [op.output.shape]; `arrays` are the operands of its stages, in float64."""
+    operands = iter(arrays)
     for stage in op.epilogue:
         if stage.access is None:
             out = UNARY[stage.name](out)

@@ -29,6 +29,9 @@ VOLUME = torch.linspace(0, 9, 840).reshape(1, 4, 5, 6, 7).sin()
 TABLE, ROWS = torch.linspace(-2, 2, 24).reshape(6, 4), torch.linspace(1, 3, 28).reshape(7, 4)
 PLACES = torch.tensor([1, 3, 1, 0, 5, -1, 1])
 ALONG = torch.tensor([[0, 2, 2], [3, 1, 1], [1, 0, 3], [2, 3, 2], [0, 1, 0], [3, 2, 1]])
+LOST, PLACED = TABLE[:4].clone().reshape(1, 1, 4, 4), ROWS[:5].clone().reshape(1, 1, 5, 4)
+LOST[..., 1, 2], PLACED[..., 2, 0] = NAN, INF
+SEEN = torch.tensor([[True, True, False, True, False], [True] * 5, [False] * 5, [False, False, True, False, True]])
 
 ONES = (
     "asinh acosh atanh sinh expm1 log1p isnan isinf isfinite sign sqrt softplus logsigmoid mish elu selu celu hardshrink exp log "
@@ -135,6 +138,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
             "softmax": lambda x: x.softmax(0), "logsumexp": lambda x: torch.logsumexp(x, 0), "mean": lambda x: x.mean(0),
         }.items()
     },
+    "gelu of tanh": (lambda x: functional.gelu(x[None], approximate="tanh"), (X,)),
+    "masked nan": (functional.scaled_dot_product_attention, (LOST, PLACED, PLACED, SEEN)),
     "twice": (lambda x: (x, x), (X,)), "whole numbers as floats": (lambda ids: ids.float(), (PLACES,)),
     "not": (lambda ids: ~ids, (PLACES,)),
     "split of what repeats": (lambda x: x.expand(4, 6).reshape(2, 2, 6).split(3, -1), (X[:6],)),
@@ -142,7 +147,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 DEFAULT = (
     "expm1", "le", "x ** 0", "x ** -101", "pow", "bool", "logsumexp", "cumsum", "cummax", "sort", "argmax",
     "nearest by (2.05, 3.15)", "means of nan", "windows apart 2 True 1", "places of the largest 3 2 1 1 True", "patches merged",
-    "joined 2, 4", "whole means", "powers of -0", "rows written", "no axes: topk", "not",
+    "joined 2, 4", "whole means", "powers of -0", "rows written", "no axes: topk", "not", "masked nan",
 )  # fmt: skip
 """One of each kind that was wrong."""
 ROOM = {"x ** 101": 1e-4, "x ** -101": 1e-4, "pow": 1e-4}

@@ -65,6 +65,7 @@ def _by_experts(x: Tensor, ids: Tensor) -> Tensor:
     return made[back]
 
 
+STARTS = torch.tensor([0, 1, 1, 4, 8])
 BINS = torch.tensor([-1.0, 4, 0, 5, -3, 3, 2, 3])
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "rounded": (lambda x: (x * 5).round() + torch.floor(x * 3) * 2 + torch.ceil(x * 7) - torch.trunc(x * 3) + x.frac(), (X,)),
@@ -87,6 +88,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "equal ones": (lambda x: x.max(1)[1] * 10.0 + x.argmin(1), (EQUAL,)),
     "topk": (lambda x: x.topk(3, -1)[0].sum(-1) + x.topk(2, 1, largest=False)[1].sum(1).sum(-1)[:, None], (X,)),
     "topk of infinities": (lambda x: torch.zeros_like(x).scatter(-1, x.topk(3, -1)[1], 1.0).sum(-1), (EQUAL,)),
+    "many of few": (lambda x: torch.cat(x.view(2, 24).topk(11, -1), 1) + x.view(2, 24).topk(22, -1, largest=False)[0], (X,)),
     "routed": (_routed, (X,)),
     "scatter": (lambda x, ids: x.scatter(2, ids[:, :, None], 2.0) + x.scatter(2, ids[:, :, None], x), (X, IDS)),
     "scatter and add": (lambda x, ids: torch.zeros(2, 6, 4).scatter_add(1, ids[:, None, :], x[:, :1, :4]), (X, IDS)),
@@ -94,6 +96,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "bags": (lambda ids: functional.embedding_bag(ids, TABLE), (IDS,)),
     "largest of bags": (lambda ids: functional.embedding_bag(ids, TABLE, mode="max") * 2, (IDS,)),
     "weighed bags": (lambda ids, w: functional.embedding_bag(ids, TABLE, mode="sum", per_sample_weights=w), (IDS, X[:, :, 0])),
+    "bags of several lengths": (
+        lambda ids, starts: functional.embedding_bag(ids.view(-1), TABLE, starts) + functional.embedding_bag(
+            ids.view(-1), TABLE, starts, mode="max", padding_idx=4), (IDS, STARTS)),
+    "bags to an end": (
+        lambda ids, w: functional.embedding_bag(
+            ids.view(-1), TABLE, STARTS, mode="sum", per_sample_weights=w, include_last_offset=True, padding_idx=0),
+        (IDS, X[:, :, 0].reshape(-1))),
     "in order": (lambda x: x.sort(-1)[0] + x.sort(1, descending=True)[0], (X,)),
     "orders": (lambda x: x.argsort(-1) + 10.0 * torch.sort(x, dim=1, descending=True, stable=True)[1], (EQUAL,)),
     "assigned by masks": (_assigned, (X,)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -196,6 +197,10 @@ def test_the_cache_is_a_folder_that_can_be_made(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(ValueError, match=r"cannot make .*below/kernels: .*; set \$GENSOR_GYM_CACHE"):
         compile_text("int x;", "native")
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "new"))
+    monkeypatch.setattr(os, "access", lambda path, how: "new" not in str(path))  # as on a disk that is mounted to be read only
+    with pytest.raises(ValueError, match=r"cannot make .*new/kernels: .* it cannot be written: .*; set \$GENSOR_GYM_CACHE"):
+        make_cache_dir("kernels")
 
 
 def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[int]) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.session import MOODS
 from gensor_gym.measure.stats.timing import TimingRules
-from gensor_gym.measure.workers.builders import CompileFailed
-from gensor_gym.measure.workers.pool import LocalPool
+from gensor_gym.measure.workers.builders import CompileFailed, build_c
+from gensor_gym.measure.workers.pool import LocalPool, compiled
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial, TrialRequest
 from tests.support.measure_kernels import BODIES, build, kernel
@@ -232,3 +233,23 @@ def test_a_device_waits_for_no_straggler() -> None:
     assert [one.digest for one in found] == digests
     assert [one.status for one in found].count(Status.COMPILE_ERROR) == 1 and found[3].status is Status.COMPILE_ERROR
     assert device.asked[-1] == digests[0] and set(device.asked) == {*digests} - {digests[3]}
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("gcc: fatal error: Killed signal terminated program cc1", Status.CRASHED),
+        ("/usr/bin/ld: final link failed: No space left on device", Status.CRASHED),
+        ("kernel.c:1:1: error: unknown type name", Status.COMPILE_ERROR),
+    ],
+)
+def test_a_compiler_that_was_killed_says_nothing_about_the_kernel(
+    said: str, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "cc"
+    fake.write_text(f"#!/bin/sh\nif [ $1 = --version ]; then echo gcc {tmp_path}; else echo '{said}' >&2; exit 1; fi\n")
+    fake.chmod(0o700)
+    monkeypatch.setenv("GENSOR_GYM_CC", str(fake))
+    found = compiled(build_c, kernel("right", tag="@lost"))
+    assert isinstance(found, Measurement) and found.status is status and said in found.error
+    assert (status in MOODS) == (status is Status.CRASHED)  # such trials are not taken from a store

@@ -325,3 +325,9 @@ def test_an_error_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
         Store(path)
     assert structure(path)[-1] == ("schema", "1") and len(rows_of(path)[0]) == 10
+
+
+def test_an_error_names_the_store_once(tmp_path: Path) -> None:
+    (tmp_path / "s.db").mkdir()
+    with pytest.raises(sqlite3.OperationalError, match=r"^\S+/s\.db: unable to open database file$"):
+        Store(tmp_path / "s.db")

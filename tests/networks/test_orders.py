@@ -22,7 +22,13 @@ from gensor_gym.networks.gpu.memory import Tasks  # noqa: E402
 from gensor_gym.networks.network import Network  # noqa: E402
 from gensor_gym.networks.orders import rewrite  # noqa: E402
 from gensor_gym.networks.orders.choice import classes_of, costs_of  # noqa: E402
-from gensor_gym.networks.orders.machines import convolution_seconds, is_fast, turning_seconds  # noqa: E402
+from gensor_gym.networks.orders.machines import (  # noqa: E402
+    by_winograd,
+    convolution_seconds,
+    is_fast,
+    turning_seconds,
+    with_orders,
+)
 from gensor_gym.networks.orders.rewrite import ordered  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
@@ -124,7 +130,8 @@ def seconds(made: Network, on: Hardware) -> float:
         if isinstance(node, Transpose):
             found += turning_seconds(made.graph.values[name].nbytes, on)
         elif isinstance(node, Contract) and node.operator.name == "conv2d" and is_fast(node.operator, on):
-            found += convolution_seconds(node.operator, on)
+            plain = with_orders(node.operator, winograd=0)
+            found += by_winograd(plain, on)[1] if node.operator.winograd else convolution_seconds(plain, on)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 FOLDERS = (
     "graph", "exact", "env", "agents", "", "experiments", "spaces", "cost", "operators", "dataflow", "rows", "gir", "chains",
-    "networks", "frontends", "hardware", "measure", "codegen",
+    "winograd", "networks", "frontends", "hardware", "measure", "codegen",
 )  # fmt: skip
 """Folders of tests from the front to the end; "" stands for the files beside them."""
 

@@ -45,8 +45,8 @@ The entry reads weights that the entry `PACKS` has packed into the workspace.
 LINE = 64
 """Size of a cache line in bytes, to which buffers in the workspace are aligned."""
 PAGE = 4096
-_ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
-_ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
+ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
 
 _HEADERS = {
     "math": r"\b(expf|expm1f|tanhf|erff|erfcf|lgammaf|fmodf|logf|log1pf|sinf|cosf|atanf|rintf|INFINITY)\b",
@@ -314,14 +314,14 @@ def _plus(pointer: str, offset: str) -> str:
 
 def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> str:
     lines = Lines()
-    with lines.block(f"void {PREPACKED if prepacked else WHOLE}({_ARGUMENTS})"):
+    with lines.block(f"void {PREPACKED if prepacked else WHOLE}({ARGUMENTS})"):
         order = rows.order if rows else range(len(_operands(plan)))
         fields = [f".{operand.name} = inputs[{i}]" for i, operand in zip(order, _operands(plan), strict=True)]
         made = "output" if rows is None else rows.output or "0"
         fields += [f".{plan.output.name} = {made}", *(rows.given if rows else ())]
         lines.add(f"struct call call = {{{', '.join(fields)}}};")
         if workspace_bytes(plan, rows):
-            lines.add(_ALIGNED)
+            lines.add(ALIGNED)
         else:
             lines.add("(void)workspace;")
         if plan.splits > 1:
@@ -348,9 +348,9 @@ def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
     number = next(place for place, read in enumerate(plan.reads) if read is weights)
     place = _partial_bytes(plan) + _shared_bytes(plan) - _packed_bytes(weights)
     lines = Lines()
-    with lines.block(f"void {PACKS}({_ARGUMENTS})"):
+    with lines.block(f"void {PACKS}({ARGUMENTS})"):
         given = rows.order[number] if rows else number
-        lines.add(f"struct call call = {{.{weights.name} = inputs[{given}]}};", "(void)output;", _ALIGNED)
+        lines.add(f"struct call call = {{.{weights.name} = inputs[{given}]}};", "(void)output;", ALIGNED)
         lines.add(f"call.shared_{weights.name} = ({weights.c_type} *)({add('aligned', str(place))});")
         lines.add(weights_call(plan))
     return f"{weights_function(plan)}\n{lines}"

@@ -23,7 +23,7 @@ def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
                 if plan.moves_back(a):
                     end = f"{_local_count(plan, a)} - {plan.tiles[0][a]}"
                     lines.add(f"const long {plan.axes[a]} = least({plan.axes[a]}_tile, {end});")
-            _call_tile(lines, plan, kinds)
+            call_tile(lines, plan, kinds)
 
 
 def _local_count(plan: LoopPlan, axis: int) -> str:
@@ -77,8 +77,9 @@ def _register_loops(plan: LoopPlan) -> list[str]:
     return heads
 
 
-def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
+def call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant], *more: str) -> None:
+    """Write the call of the first variant of a register tile that fits, with the C texts `more` as further arguments."""
+    values = ", ".join(["&t", *more, *parameters(plan), *_flag_values(plan)])
     *first, last = kinds
     for kind in first:
         lines.add(f"if ({' && '.join(_tests(plan, kind))})", f"    {kind.name}({values});", "else")

@@ -90,6 +90,8 @@ class ProductPrinter:
     b: Operand
     """Strides of B in its own tensor, not in the copy."""
     c: Operand
+    asks: bool = False
+    """Whether the first register tiles of a panel of a copied B prefetch the panel after it, a cache line in each step."""
 
     @property
     def wide(self) -> int:
@@ -140,6 +142,7 @@ class ProductPrinter:
         carried = ", const int carried" if self.carries else ""
         a, right = self.a, self.right
         arguments = f"const {a.c_type} *a, const {right.c_type} *b, {self.c.c_type} *const c, const long steps{carried}"
+        arguments += f", const {right.c_type} *ahead" if self.asks else ""
         places = [(r, v) for r in range(height) for v in range(strip.vectors)]
         with lines.block(f"static void {self._tile_name(height, strip)}({arguments})"):
             for r in range(height):
@@ -150,7 +153,9 @@ class ProductPrinter:
                     lines.add(*(f"s{r}_{v} = {self._load(self.c, self._c(r, v), strip, v)};" for r, v in places))
             unroll = max(1, min(4, _UNROLLED // len(places)))
             lines.add(f"UNROLL({unroll})")
-            with lines.block(f"for (long k = 0; k < steps; k++, a += {self.a.column}, b += {right.row})"):
+            ahead = f", ahead += {_LINE}" if self.asks else ""
+            with lines.block(f"for (long k = 0; k < steps; k++, a += {self.a.column}, b += {right.row}{ahead})"):
+                lines.add(*(["__builtin_prefetch(ahead, 0, 2);"] if self.asks else []))
                 for v in range(strip.vectors):
                     loaded = self._load(right, add("b", str(v * w)), strip, v)
                     lines.add(f"const vec{w} b{v} = hold_{w}({loaded});")
@@ -212,12 +217,19 @@ class ProductPrinter:
                 places[0] = linear([(self.a.column, k)], start * self.a.row)
                 places[2] = linear([(1, "j")], start * self.c.row)
             given = [add(name, place) for name, place in zip((a, b, c), places, strict=True)]
-            flag = ", k > 0" if self.carries else ""
+            flag = (", k > 0" if self.carries else "") + (self._ahead(given[1], r, height) if self.asks else "")
             call = f"{self._tile_name(height, strip)}({', '.join(given)}, {steps}{flag});"
             if count == 1:
                 lines.add(call)
             else:
                 lines.add(f"for (long r = 0; r < {count * height}; r += {height}) {call}")
+
+    def _ahead(self, panel: str, r: str, height: int) -> str:
+        """Return the C text of the argument with the address that a register tile prefetches from on: its part of a panel."""
+        part = self.shape.inner * _LINE
+        last = self.wide // _LINE - 1
+        place = f"least({r} / {height}, {last}) * {part}" if r == "r" else str(min(int(r) // height, last) * part)
+        return f", {add(panel, str(self.shape.inner * self.wide), place)}"
 
     def copy_function(self) -> str:
         """Return the C function `copy_NAME`, which copies B tile by tile of columns and pads the last tile with zeros."""

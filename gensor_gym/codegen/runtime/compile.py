@@ -15,6 +15,7 @@ from gensor_gym.cache.folders import private_dir
 from gensor_gym.cache.owned import PRIVATE, is_own
 from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.files import named
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
 _SECONDS = COMPILE_SECONDS["c"]
@@ -23,6 +24,14 @@ _GIVEN: dict[str, Path] = {}
 
 class CompileError(RuntimeError):
     """A compiler refused a generated source or took too long; the message contains the compiler's output."""
+
+
+class CompilerLost(CompileError):
+    """The compiler was killed, took too long, or had no memory or disk: another time it may compile the source."""
+
+
+_LOST = re.compile(r"\b(Killed|Terminated)\b|No space left|quota exceeded|[Cc]annot allocate memory|out of memory")
+"""What compilers and linkers say of themselves when they did not see a fault in the source."""
 
 
 def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
@@ -49,7 +58,7 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
         text = f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
         path.unlink()
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # a power cut may leave a file without its content
         _compile(source, compiler, line, path, timeout)
     return path
 
@@ -100,15 +109,17 @@ def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeou
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
     except subprocess.TimeoutExpired as error:
-        raise CompileError(f"{compiler.name} took more than {timeout:g} s") from error
+        raise CompilerLost(f"{compiler.name} took more than {timeout:g} s") from error
     if done.returncode != 0:
-        raise CompileError(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        kind = CompilerLost if done.returncode < 0 or _LOST.search(done.stderr) else CompileError
+        raise kind(f"{compiler.name} failed with status {done.returncode}:\n{done.stderr.strip()}")
 
 
 def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeout: float) -> None:
     """Compile in a temporary folder next to `path`, then rename, so that readers never see an incomplete library."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
-        (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
+        with named(path):
+            (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
         run_compiler(compiler, line, folder, timeout)
         (Path(folder) / "kernel.so").chmod(PRIVATE)
         os.replace(Path(folder) / "kernel.so", path)

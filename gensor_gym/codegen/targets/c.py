@@ -9,6 +9,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
 from gensor_gym.codegen.targets.target import Target
+from gensor_gym.codegen.winograd.program import WinogradProgram
 from gensor_gym.hardware.types import Hardware
 
 
@@ -38,6 +39,12 @@ class CTarget(Target):
         from gensor_gym.codegen.chains.generate import generate_chain
 
         return generate_chain(program)
+
+    def generate_winograd(self, program: WinogradProgram) -> Kernel:
+        """Generate the C kernel of a convolution by Winograd's algorithm (by `winograd/generate.py`)."""
+        from gensor_gym.codegen.winograd.generate import generate_winograd
+
+        return generate_winograd(program)
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
         """Generate the C kernel of a product with a row nest after it (by `chains/panel.py`)."""

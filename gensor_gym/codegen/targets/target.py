@@ -10,6 +10,7 @@ from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.codegen.winograd.program import WinogradProgram
 from gensor_gym.hardware.types import Hardware
 
 
@@ -48,6 +49,10 @@ class Target(ABC):
     def generate_chain(self, program: ChainProgram) -> Kernel:
         """Generate the kernel of a chain of two products, such as attention; ValueError names the part that is not supported."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
+
+    def generate_winograd(self, program: WinogradProgram) -> Kernel:
+        """Generate the kernel of a convolution by Winograd's algorithm; ValueError names the part that is not supported."""
+        raise ValueError(f"{program.op} on {program.hardware.name}: {self.name} has no generator of Winograd's algorithm")
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
         """Generate the kernel of a product with a row nest after it; ValueError names the part that is not supported."""

@@ -113,8 +113,8 @@ def _where(b: Builder, mask: str, x: Given, y: Given) -> str:
 
 
 def masked(b: Builder, scores: str, mask: str) -> str:
-    """Apply a mask to scores of attention. A float mask is added; a bool mask makes scores -inf where it is False."""
-    return b.call("where", mask, scores, -np.inf) if b.reads.get(mask) == "bool" else b.call("add", scores, mask)
+    """Add a mask to scores of attention, -inf where a bool mask is False. As in torch, a masked NaN is not lost."""
+    return b.call("add", scores, of("where", mask, 0.0, -np.inf) if b.reads.get(mask) == "bool" else mask)
 
 
 @_covers("_to_copy.default")

@@ -24,28 +24,6 @@ def _embedding(b: Builder, table: str, ids: str, *_: Any) -> str:
     return b.add(Gather(table, ids), "rows")
 
 
-@_covers("_embedding_bag_forward_only.default", "_embedding_bag.default")
-def _bag(
-    b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
-    weights: str | None = None, last: bool = False, padding: int = -1,
-) -> tuple[str, ...]:  # fmt: skip
-    """Compute the sums, means or maxima (`mode` 0, 1 or 2) of a table's rows over bags of row numbers `ids`.
-
-    `starts` has the index of each bag's first id. It must be constant, and all bags of equal length.
-    """
-    first, (count,) = b.known(starts), b.shapes[ids]
-    size = count // max(1, 0 if first is None else len(first))
-    if first is None or size == 0 or not np.array_equal(first, np.arange(0, count, size)) or last or padding >= 0:
-        raise ValueError("bags of several lengths, or that leave ids out: expected bags of one length that are known ahead")
-    rows = b.add(Gather(table, ids), "rows")
-    width = b.shapes[table][1]
-    if weights is not None:
-        rows = b.call("multiply", rows, b.reshape(weights, (count, 1)))
-    bags = b.reshape(rows, (len(first), size, width))
-    made = (b.reduce(bags, "sum", [1]), b.mean(bags, [1]), b.reduce(bags, "max", [1]))[mode]
-    return (b.reshape(made, (len(first), width)),)
-
-
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
     """Take the elements of x at flat indices `ids` over some of its axes. Return the result's name.
 

@@ -139,7 +139,7 @@ def _attention(
     made = softmax(b, scores := masked(b, scores, mask), -1)
     if not _sees(b, mask):
         top = b.repeat(b.reduce(scores, "max", [-1]), b.shapes[scores])
-        made = b.map(of("where", of("less", -math.inf, top), made, 0.0), "seen")
+        made = b.map(of("where", of("at_most", top, -math.inf), 0.0, made), "seen")
     return _matmul(b, made, v)
 
 

@@ -189,13 +189,13 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
     """Select the `count` largest or smallest elements along an axis. Return the names of (elements, their indices).
 
-    They are selected one by one, and each is masked for the next.
+    They are selected one by one, and each is masked for the next; or a short axis is sorted.
     """
     axis %= len(b.shapes[x])
+    if count and (count > MOST_PLACES or not largest) and b.shapes[x][axis] <= MOST_SORTED:
+        return tuple(b.add(Slice(one, axis, 0, count), "ranked") for one in _sort(b, x, axis, largest))  # type: ignore[return-value]
     if not 0 < count <= MOST_PLACES:
-        raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")
-    if not largest and b.shapes[x][axis] <= MOST_SORTED:
-        return tuple(b.add(Slice(one, axis, 0, count), "smallest") for one in _sort(b, x, axis))  # type: ignore[return-value]
+        raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}, or at most {MOST_SORTED} elements along the axis")
     # NaN is larger than all numbers, so it comes last among the smallest.
     given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, b.turned(x)), "turned"), None
     tops, found = list[str](), list[str]()

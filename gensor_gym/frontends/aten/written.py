@@ -9,6 +9,7 @@ import numpy as np
 
 from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Broadcast, Gather, Reshape, Scatter, Slice
+from gensor_gym.frontends.aten.choices import equal
 from gensor_gym.frontends.aten.maps import floor
 from gensor_gym.frontends.aten.places import among
 from gensor_gym.frontends.builder import Builder, of
@@ -162,3 +163,28 @@ def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) ->
     flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
     b.reads = {**b.reads, flat[1]: b.reads[ids]}
     return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])
+
+
+@_covers("_embedding_bag_forward_only.default", "_embedding_bag.default")
+def _bag(
+    b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+    weights: str | None = None, last: bool = False, padding: int = -1,
+) -> tuple[str, ...]:  # fmt: skip
+    """Compute the sums, means or maxima (`mode` 0, 1 or 2) of a table's rows over bags of row numbers `ids`; 0 for an empty bag.
+
+    `starts` has the index of each bag's first id, with `last` also the end of the last bag. Ids equal to `padding` are left out.
+    """
+    (count,), (_, width), bags = b.shapes[ids], b.shapes[table], b.shapes[starts][0] - last
+    rows = b.add(Gather(table, ids), "rows")
+    if weights is not None:
+        rows = b.call("multiply", rows, b.reshape(weights, (count, 1)))
+    first, size = b.known(starts), count // bags
+    if padding < 0 and first is not None and size and np.array_equal(first[:bags], np.arange(0, count, size)):
+        own = b.reshape(rows, (bags, size, width))
+        made = (b.reduce(own, "sum", [1]), b.mean(own, [1]), b.reduce(own, "max", [1]))[mode]
+        return (b.reshape(made, (bags, width)),)
+    begun = b.map(of("at_most", b.reshape(starts, (1, -1)), b.constant("place", np.arange(count).reshape(-1, 1))), "begun")
+    bag: Expression = of("subtract", b.reshape(b.reduce(begun, "sum", [1]), (count,)), 1.0)
+    bag = of("where", equal(ids, float(padding)), -1.0, bag) if padding >= 0 else bag
+    none = b.constant("none", np.zeros((bags, width)))
+    return (_joined(b, none, b.map(bag, "bag"), rows, ("sum", "mean", "amax")[mode], include_self=mode == 0),)

@@ -234,9 +234,6 @@ class Store:
             try:
                 with _named(self.path):
                     _prepare(connection, self.path)
-            except sqlite3.Error as error:
-                connection.close()
-                raise type(error)(f"{self.path}: {error}") from error
             except BaseException:
                 connection.close()
                 raise
@@ -305,7 +302,7 @@ def _named(path: Path) -> Iterator[None]:
     """Return a context that raises PermissionError for a read-only store, and adds the file's name to other errors of SQLite."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
         if not _is_read_only(error):
             raise error if str(path) in str(error) else type(error)(f"{path}: {error}") from error
         wanted = f"expected a file and a folder that can; ${VARIABLE} names another folder for what is kept"

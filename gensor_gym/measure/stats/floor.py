@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gensor_gym.cost.roofline import peak_rate
+from gensor_gym.cost.roofline import arithmetic_seconds
 from gensor_gym.hardware.host import doubted
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.operators.computation import Computation
@@ -27,7 +27,7 @@ def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
     memory time is that of the slowest level. A kernel timed in a loop may find data in caches, so of b bytes only b minus the
     capacity of the caches inside a level must cross that level. Stricter rules would reject correct times.
     """
-    arithmetic = op.flops / peak_rate(op, hw)
+    arithmetic = arithmetic_seconds(op, hw)
     held, slowest = 0, 0.0
     for level in hw.memory:
         if not _lasts(level):

@@ -10,22 +10,31 @@ from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.files import write_whole
+from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.workers.requests import Built
 
 
 class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long. The text is the compiler's message."""
+    """The compiler refused a kernel. The text is the compiler's message, `status` that of the trial."""
+
+    status = Status.COMPILE_ERROR
+
+
+class CompilerGone(CompileFailed):
+    """The compiler ended early, for a reason that is not the kernel's, such as a full disk. Searches try the kernel again."""
+
+    status = Status.CRASHED
 
 
 def build_c(kernel: Kernel) -> Built:
     """Compile a C kernel to a shared library; CompileFailed has the compiler's message."""
-    from gensor_gym.codegen.runtime.compile import CompileError, compile_c
+    from gensor_gym.codegen.runtime.compile import CompileError, CompilerLost, compile_c
 
     start = time.perf_counter()
     try:
         path = compile_c(kernel)
     except CompileError as error:
-        raise CompileFailed(str(error)) from error
+        raise (CompilerGone if isinstance(error, CompilerLost) else CompileFailed)(str(error)) from error
     return Built(kernel, str(path), targets.get(kernel.language).compiler(), time.perf_counter() - start)
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.workers.affinity import leave_first_cpu
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
@@ -50,11 +50,11 @@ class Closing(Protocol):
 
 
 def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
-    """Compile a kernel. Return its file, or a COMPILE_ERROR measurement with the reason."""
+    """Compile a kernel. Return its file, or a measurement with the status and reason of the failure."""
     try:
         return compile_kernel(kernel)
     except CompileFailed as error:
-        return Measurement(Status.COMPILE_ERROR, error=str(error), digest=kernel.digest)
+        return Measurement(error.status, error=str(error), digest=kernel.digest)
 
 
 def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:

@@ -18,6 +18,7 @@ from gensor_gym.codegen.runtime.compile import lanes_of
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.measure.isolation.environment import passed_on
 from gensor_gym.measure.isolation.readable import SYSTEM, WRITTEN, beneath_home
+from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.start import launched
@@ -38,6 +39,8 @@ MOST_WORDS = 4000
 
 class Refused(CompileFailed):
     """A source compiles, and its library is not accepted."""
+
+    status = Status.ILLEGAL
 
 
 def build_written(kernel: Kernel) -> Built:

@@ -17,7 +17,7 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.start import SWITCH, wanted
 from gensor_gym.measure.written.clocked import clocked
-from gensor_gym.measure.written.compiling import SECONDS, Refused, build_written
+from gensor_gym.measure.written.compiling import SECONDS, build_written
 from gensor_gym.measure.written.memory import AVAILABLE
 
 MOST_MEMORY = 8 << 30
@@ -56,8 +56,7 @@ class WrittenTrials:
         try:
             built = build_written(kernel)
         except CompileFailed as error:
-            status = Status.ILLEGAL if isinstance(error, Refused) else Status.COMPILE_ERROR
-            return Measurement(status, error=str(error), digest=kernel.digest)
+            return Measurement(error.status, error=str(error), digest=kernel.digest)
         return clocked(built, self.hardware, seed, TimingRules(), self._memory)
 
     def close(self) -> None:

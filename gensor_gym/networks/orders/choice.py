@@ -20,6 +20,7 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
 from gensor_gym.networks.orders.machines import (
     LAST,
+    by_winograd,
     convolution_seconds,
     gains,
     in_place,
@@ -47,10 +48,13 @@ class Uses:
     """Whether the class must have channels first, because an output of the network belongs to it."""
 
 
-def channels_last(network: Network, machine: Hardware) -> frozenset[str]:
-    """Return the names of the values that get channels last, so that the predicted seconds of all costs are least."""
+def channels_last(network: Network, machine: Hardware, winograd: bool = True) -> frozenset[str]:
+    """Return the names of the values that get channels last, so that the predicted seconds of all costs are least.
+
+    `winograd` is that of `rewrite.ordered`.
+    """
     classes = classes_of(network, machine)
-    chosen = cheapest(len(classes), costs_of(network, machine, classes))
+    chosen = cheapest(len(classes), costs_of(network, machine, classes, winograd))
     return frozenset(name for uses, last in zip(classes, chosen, strict=True) if last for name in uses.members)
 
 
@@ -79,7 +83,7 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     return list(found.values())
 
 
-def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses]) -> Iterator[Cost]:
+def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses], winograd: bool = True) -> Iterator[Cost]:
     """Yield the predicted seconds of classes with channels first and last: of their transpositions, then of convolutions.
 
     The transpositions of a class that must have channels first take infinitely many seconds.
@@ -101,7 +105,9 @@ def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses]) -> It
         seconds = np.zeros((2,) * len(between))
         for lasts in np.ndindex(seconds.shape) if between else ():
             orders = {side: IMAGES[lasts[between.index(at)]] for side, at in sides.items()}
-            seconds[lasts] = convolution_seconds(with_orders(node.operator, **orders, **in_place(machine)), machine)
+            op = with_orders(node.operator, **orders, **in_place(machine))
+            is_either = winograd and node.sources[1] in network.constants
+            seconds[lasts] = by_winograd(op, machine)[1] if is_either else convolution_seconds(op, machine)
         yield between, seconds
 
 

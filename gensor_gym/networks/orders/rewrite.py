@@ -24,22 +24,23 @@ from gensor_gym.networks.orders.choice import (
     padded,
     reads_either,
 )
-from gensor_gym.networks.orders.machines import IN_ROWS, LAST, gains, is_fast, with_orders
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, by_winograd, gains, is_fast, with_orders
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
 """Permutations of axes from channels first to channels last, and back."""
 
 
-def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None) -> Network:
+def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None, winograd: bool = True) -> Network:
     """Rewrite a network for a machine, with channels last in memory for the values `chosen` (default: `channels_last`).
 
-    A network for a machine that gains nothing from it, or without a convolution that does, is returned unchanged.
+    With `winograd`, convolutions between such values use Winograd's algorithm where it is faster (`machines.by_winograd`). A
+    network for a machine that gains nothing from it, or without a convolution that does, is returned unchanged.
     """
     if not gains(machine):
         return network
-    last = channels_last(network, machine) if chosen is None else chosen
-    rewriting = _Rewriting(network, machine, last)
+    last = channels_last(network, machine, winograd) if chosen is None else chosen
+    rewriting = _Rewriting(network, machine, last, winograd)
     for value in network.graph.inputs:
         rewriting.given(value.name)
     for name, node in network.graph.nodes:
@@ -50,8 +51,8 @@ def ordered(network: Network, machine: Hardware, chosen: Set[str] | None = None)
 class _Rewriting:
     """Nodes of the rewritten network so far. Values keep the names that they have in the old network."""
 
-    def __init__(self, network: Network, machine: Hardware, chosen: Set[str]) -> None:
-        self.old, self.machine, self.chosen = network, machine, chosen
+    def __init__(self, network: Network, machine: Hardware, chosen: Set[str], winograd: bool) -> None:
+        self.old, self.machine, self.chosen, self.winograd = network, machine, chosen, winograd
         self.nodes: list[tuple[str, Node]] = []
         self.names = {value.name for value in network.graph.inputs} | network.nodes.keys()
         self.last: dict[str, str] = {}
@@ -118,7 +119,10 @@ class _Rewriting:
                 order = permutation(WEIGHTS[1], WEIGHTS[0])
                 self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
             weights, orders = self.weights[weights], {**orders, **IN_ROWS}
-        return Contract(with_orders(node.operator, **orders), (image, weights))
+        op = with_orders(node.operator, **orders)
+        if self.winograd and weights in self.old.constants:
+            op, _ = by_winograd(op, self.machine)
+        return Contract(op, (image, weights))
 
     def _first(self, node: Node) -> Node:
         return node.reading({one: self._plain(one) for one in node.inputs})

@@ -53,7 +53,7 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
     channel, down, across = slots[op.channel_axis], SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     extents = dict(zip(slots, op.extents, strict=True))
     registers = IN_TILES if op.dtype in dict(machine.tensor_peak) else int(machine.memory[0].capacity) // (4 * machine.lanes)
-    sizes = {slot: _sizes(graph, slot) for slot in slots}
+    sizes = {slot: sizes_of(graph, slot) for slot in slots}
     widths = [vectors * machine.lanes for vectors in range(1, VECTORS + 1)]
     packed = int((op.dtype == "int8" and is_convolution(op)) or op.reads[0].is_padded(op.extents))
     batch, units = slots[op.spatial[0]], machine.units
@@ -70,12 +70,12 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
         register = {channel: width, down: rows, across: columns}
         for all_channels, (images, lines), order in kinds:
             wanted = extents | {channel: extents[channel] if all_channels else width, batch: images, down: lines}
-            task = {s: _whole(sizes[s], n, register.get(s, 1)) for s, n in wanted.items()}
+            task = {s: whole_size(sizes[s], n, register.get(s, 1)) for s, n in wanted.items()}
             inner = {s: task[s] if s >= SPATIAL_SLOTS else register.get(s, 1) for s in slots}
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}
             found.append(make_row(tiles, [1] * MAX_AXES, 2, knobs))
-    return _legal(graph, found)
+    return legal(graph, found)
 
 
 def filled_by_pixels(graph: ConstructionGraph) -> np.ndarray:
@@ -88,25 +88,26 @@ def filled_by_pixels(graph: ConstructionGraph) -> np.ndarray:
     registers = int(graph.hardware.memory[0].capacity) // (4 * graph.hardware.lanes)
     found = []
     for start in starts(graph.tables, graph.initial().row):
-        for tile in itertools.product(*(_sizes(graph, slot) for slot in (channel, down, across))):
+        for tile in itertools.product(*(sizes_of(graph, slot) for slot in (channel, down, across))):
             vectors = -(-tile[1] * tile[2] // graph.hardware.lanes)
             if start[CONVOLUTION] == 2 and vectors <= VECTORS and LEAST <= tile[0] * vectors <= registers - vectors - 1:
                 row = opened(start, graph.tables.ints)
                 row[TILE : TILE + MAX_LEVELS * MAX_AXES].reshape(MAX_LEVELS, MAX_AXES)[:, [channel, down, across]] = tile
                 found.append(row)
-    return _legal(graph, found)
+    return legal(graph, found)
 
 
 def with_columns_of_taps(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     """Return programs like `rows` [P, ROW] whose register tiles contain all rows of a window, which are then unrolled."""
     op, made = graph.operator, rows.copy()
     made[:, TILE + slot_of(op.reduce[1], len(op.spatial))] = op.extents[op.reduce[1]]
-    return _legal(graph, list(made))
+    return legal(graph, list(made))
 
 
-def _legal(graph: ConstructionGraph, rows: list[np.ndarray]) -> np.ndarray:
-    legal = [row for row in rows if graph.is_legal(Schedule(row))]
-    return np.array(legal, dtype=np.int32).reshape(len(legal), ROW)
+def legal(graph: ConstructionGraph, rows: list[np.ndarray]) -> np.ndarray:
+    """Return the legal ones of encoded programs, int32 [P, ROW]."""
+    kept = [row for row in rows if graph.is_legal(Schedule(row))]
+    return np.array(kept, dtype=np.int32).reshape(len(kept), ROW)
 
 
 def in_blocks(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
@@ -123,16 +124,16 @@ def in_blocks(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     found = []
     for row in rows:
         register, task = (row[TILE + level * MAX_AXES : TILE + (level + 1) * MAX_AXES] for level in (0, 2))
-        parts = [size for size in _sizes(graph, inputs) if op.extents[op.reduce[0]] % size == 0]
+        parts = [size for size in sizes_of(graph, inputs) if op.extents[op.reduce[0]] % size == 0]
         depth = _below(parts, 1, 2 * l1 // (5 * 4 * taps * int(register[channel])))
         line = 4 * int(register[channel]) * int(task[SPATIAL_SLOTS - 1])
-        lines = min(_below(_sizes(graph, down), int(register[down]), l1 // (2 * line)), int(task[down]))
+        lines = min(_below(sizes_of(graph, down), int(register[down]), l1 // (2 * line)), int(task[down]))
         if depth < op.extents[op.reduce[0]] and not row[KNOB + KNOB_INDEX["loop_order"]]:
             made = row.copy()
             inner = made[TILE + MAX_AXES : TILE + 2 * MAX_AXES]
             inner[[down, SPATIAL_SLOTS - 1, inputs]] = lines, task[SPATIAL_SLOTS - 1], depth
             found.append(made)
-    return _legal(graph, found)
+    return legal(graph, found)
 
 
 def _below(sizes: list[int], step: int, most: int) -> int:
@@ -196,13 +197,13 @@ def filling_tiles(graph: ConstructionGraph, schedules: Sequence[Schedule]) -> li
     return [schedules[place] for place in first.values()]
 
 
-def _sizes(graph: ConstructionGraph, slot: int) -> list[int]:
+def sizes_of(graph: ConstructionGraph, slot: int) -> list[int]:
     """Return the tile sizes of an axis."""
     starts = graph.tables.ints[SIZE_START + slot : SIZE_START + slot + 2]
     return [int(size) for size in graph.tables.sizes[starts[0] : starts[1]]]
 
 
-def _whole(sizes: list[int], extent: int, step: int) -> int:
+def whole_size(sizes: list[int], extent: int, step: int) -> int:
     """Return the smallest of `sizes` that is a multiple of `step` and at least `extent`, else the largest multiple."""
     multiples = [size for size in sizes if size % step == 0]
     return next((size for size in multiples if size >= extent), max(multiples, default=step))

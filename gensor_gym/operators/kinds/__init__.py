@@ -1,4 +1,4 @@
-"""All operators. Each module of this folder registers its operators when it is imported; the package imports all modules."""
+"""All operators. The modules of this folder register their operators when they are imported; the package imports all modules."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import numpy as np
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
 from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
+from gensor_gym.operators.kinds.winograd import TAPS, TILE
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
 
@@ -53,7 +54,7 @@ def _torch_conv2d(torch: Any, op: Operator) -> Any:
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
-    image: str = "nchw", weights: str = "kcrs", result: str = "nchw",
+    image: str = "nchw", weights: str = "kcrs", result: str = "nchw", winograd: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a two-dimensional convolution as in deep learning (the kernel is not flipped).
 
@@ -62,7 +63,9 @@ def conv2d(
     are one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any
     number of int8, such as a zero point.
 
-    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory.
+    Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With an image
+    "nhwc", float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36
+    (`kinds.winograd`). Sums are then rounded otherwise, and an infinity in a window may give NaN.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
@@ -73,25 +76,34 @@ def conv2d(
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
+    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights))
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
     made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
     return Operator(
-        name="conv2d",
+        name="conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value), winograd=winograd,
         arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
-        axes=loops,
-        body="multiply_add",
         reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
         write=in_memory("y", made, result, OUTPUT[dtype], loops),
-        dtype=dtype,
-        pad_value=float(pad_value),
         channel_axis=list(outer).index("k"),
-    )
+    )  # fmt: skip
 
 
-def _orders(any_order: bool, **orders: str) -> dict[str, tuple[str, str]]:
+def _winograd(winograd: object, given: tuple[object, ...]) -> dict[str, tuple[object, object]]:
+    """Return {argument: (value, default)}. ValueError for a value but 0 and 2, and for what the algorithm does not compute."""
+    if type(winograd) is not int or winograd not in (0, TILE):
+        raise ValueError(f"winograd={winograd!r}: expected 0 or {TILE}")
+    wanted = (TAPS, TAPS, (1, 1), (1, 1), "float32", IMAGES[1], WEIGHTS[0])
+    if winograd and given != wanted:
+        names = ("r", "s", "stride", "dilation", "dtype", "image", "weights")
+        wrong = [f"{n}={g!r}, expected {w!r}" for n, g, w in zip(names, given, wanted, strict=True) if g != w]
+        raise ValueError(f"winograd={winograd}: {'; '.join(wrong)}")
+    return {"winograd": (winograd, 0)}
+
+
+def _orders(any_order: bool, **orders: str) -> dict[str, tuple[object, object]]:
     """Return {argument: (order, default)} for orders of dimensions. ValueError for an unknown order.
 
     Unless `any_order`, only the default is accepted.

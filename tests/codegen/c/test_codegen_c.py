@@ -73,6 +73,15 @@ def test_functions_over_their_whole_range() -> None:
         np.testing.assert_allclose(y, op.reference(x), rtol=6e-7, atol=6e-7, err_msg=name)
 
 
+@pytest.mark.as_shipped
+def test_tanh_reaches_one() -> None:
+    """GELU multiplies 1 + tanh(x) by numbers of any size."""
+    x = np.append(np.linspace(9.1, 99, 31), 1e30).astype(np.float32)
+    x = np.concatenate([x, -x])
+    op = operators.elementwise("tanh", x.size)
+    assert (load(compiled([program(op, (16,), (64,), (64,))])[0])(x) == np.sign(x)).all()
+
+
 def test_an_interior_tile_has_no_guards_and_an_exact_one_no_edge_variant() -> None:
     exact = generate_c(program(operators.gemm(m=12, n=64, k=32), (6, 32, 1), (12, 32, 32), (12, 64, 32))).source
     assert "register_tile_edge" not in exact and "masked" not in exact and "first" not in exact

@@ -78,6 +78,13 @@ def test_a_library_that_others_could_have_written_is_not_loaded(kind: str, monke
     assert again == path and answer(path) == 42 and is_own(path)
 
 
+def test_a_library_without_content_is_compiled_anew() -> None:
+    """As after a power cut."""
+    path = compile_text(SOURCE, "native")
+    path.write_bytes(b"")
+    assert compile_text(SOURCE, "native") == path and answer(path) == 42
+
+
 def test_a_folder_of_another_user_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     path = compile_text(SOURCE, "native")
     path.write_bytes(compile_text(FORGED, "native").read_bytes())

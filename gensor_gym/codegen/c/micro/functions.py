@@ -24,16 +24,16 @@ static inline vec{w} exp_{w}(vec{w} x) {
 {end}}
 """
 
-_TANH = """/* x P(x^2) / Q(x^2), which has reached 1 at x = 9. */
+_TANH = """/* x P(x^2) / Q(x^2) up to 8.49, the sign of x beyond: 1 + tanh(x), which GELU multiplies by x, is 0 there. */
 static inline vec{w} tanh_{w}(vec{w} x) {
-    x = max_{w}(x, splat_{w}(-9.0f));
-    x = -max_{w}(-x, splat_{w}(-9.0f));
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     const vec{w} z = x * x;
     vec{w} p = -1.2780048e-8f + z * 1.8254181e-11f;
     p = 2.9207503e-3f + z * (9.2673017e-6f + z * p);
     p = 0.99999994f + z * (0.12919219f + z * p);
     const vec{w} q = 1.0f + z * (0.46252504f + z * (0.023763123f + z * 2.2809849e-4f));
-    return x * p / q;
+    const bits far = z > 72.0f, sign = (bits)x & INT32_MIN;
+    return (vec{w})((~far & (bits)(x * p / q)) | (far & (sign | 0x3F800000)));
 }
 """
 

@@ -1,0 +1,1 @@
+"""Code generator for convolutions by Winograd's algorithm."""
