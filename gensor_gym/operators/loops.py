@@ -140,8 +140,10 @@ class Loops:
     frozen: bool = False
     """Whether the weights (`traits.weights`) are equal at every call, so that they are packed once for all calls."""
     winograd: int = field(default=0, repr=False)
-    """Rows and columns of output tiles of Winograd's algorithm (`operators.kinds.winograd`); 0 for plain sums. Since it is among
-    the arguments, `repr`, of which digests are made, leaves it out."""
+    """Rows and columns of output tiles of Winograd's algorithm (`operators.kinds.winograd`); 0 for plain sums.
+
+    Digests are made of `repr`, which leaves it out, because it is among the arguments.
+    """
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown body, because kernels and references would treat it as a sum."""
