@@ -110,9 +110,9 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Export the network to a folder that needs no Python, with weights, C or C++ header, sources, example and manifest.
 
-        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, without `Network.types`' casts.
-        ValueError, CompileError, NvrtcError as in `networks.export.export_network` and `networks.gpu.export`. ValueError for a
-        size of a dynamic network without kernels of its own.
+        For a CPU the folder has a library, for a GPU cubins. Outputs are those of the kernels, not cast as by `Network.types`. It
+        raises the errors of `networks.export.export_network` and `networks.gpu.export`, and ValueError for a size of a dynamic
+        network that has no kernels of its own.
         """
         if not self.plan.pieces:
             raise ValueError(f"{self.plan.network} runs kernels of a larger size: expected one compiled for its size alone")

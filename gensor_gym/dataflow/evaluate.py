@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from gensor_gym.dataflow.nodes import (
 )  # fmt: skip
 from gensor_gym.dataflow.whole import JOINED, computed_node
 from gensor_gym.operators.inputs import decode
+from gensor_gym.operators.kinds.winograd import magnitude
 
 UNIT = {"float32": 2.0**-24}
 """Data type -> unit roundoff of a kernel's arithmetic in it."""
@@ -95,7 +97,8 @@ def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
         op.reference(*(source.error if place == moved else size for place, size in enumerate(sizes)))
         for moved, source in enumerate(sources)
     ]
-    largest_of = op.reference(*(size + source.error for size, source in zip(sizes, sources, strict=True)))
+    evaluated = functools.partial(magnitude, op) if op.winograd else op.reference
+    largest_of = evaluated(*(size + source.error for size, source in zip(sizes, sources, strict=True)))
     count = op.points // op.output.size
     second = op.reference(*(source.error for source in sources)) if len(sources) == 2 else 0.0
     own = gamma(count + 1, UNIT["float32"]) * largest_of + count * UNDERFLOW if op.accumulator == "float32" else np.float64(0.0)

@@ -193,7 +193,7 @@ class Reader:
         """Raise Unsupported if the module changes its own tensors or its inputs."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
-                what = spec.target or "what is outside it, such as errors that linalg raises,"
+                what = spec.target or "what is outside it (torch.linalg raises errors)"
                 raise Unsupported(f"the module changes {what}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:

@@ -28,10 +28,10 @@ class WinogradGraph(FieldGraph[WinogradSchedule]):
 
         ValueError for another operator, a machine that is no CPU, or another space than `gir`.
         """
-        if not operator.winograd or hardware.kind != "cpu" or space != "gir":
-            raise ValueError(
-                f"{operator} on {hardware.name}, space {space!r}: expected a convolution with winograd=2, a CPU and space gir"
-            )
+        if not operator.winograd or space != "gir":
+            raise ValueError(f"{operator}, space {space!r}: expected a convolution with winograd=2, and space gir")
+        if hardware.kind != "cpu":
+            raise ValueError(f"{operator} on {hardware.name}: expected a CPU, or winograd=0")
         self.operator, self.hardware, self.space = operator, hardware, space
         self.model = WinogradModel(operator, hardware)
 

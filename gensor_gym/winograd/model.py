@@ -56,7 +56,7 @@ class WinogradModel:
         fitting = found["height"] * found["vectors"] + found["vectors"] + _SPARE <= self.hardware.vector_registers
         fitting &= (found["vectors"] == 1) | (panel - self.hardware.lanes < outputs)
         fitting &= (found["height"] == 1) | (found["height"] <= np.minimum(found["block"], self._tiles))
-        fitting &= (found["block"] == found["block"].min(initial=8)) | (below("block", found["block"]) < self._tiles)
+        fitting &= (found["block"] == WinogradSchedule.known["block"][0]) | (below("block", found["block"]) < self._tiles)
         fitting &= (found["panels"] == 1) | (below("panels", found["panels"]) * panel < outputs)
         fitting &= (found["apart"] == 0) | (found["panels"] * panel < outputs)
         held: np.ndarray = _FLOAT * self._scratch(found) <= _SCRATCH * self.hardware.level("l2").capacity
@@ -90,7 +90,8 @@ class WinogradModel:
         """Return the number [B] of elements of a thread's points and sums."""
         together = together_of(self.op)
         size = -(-self._tiles // together // self._blocks(found)) * together
-        return POINTS * size * (self._channels + self._group(found))
+        whole = -(-self._channels // self.hardware.lanes) * self.hardware.lanes
+        return POINTS * size * (whole + self._group(found))
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
         """Predict the seconds of schedules int32 [B, ROW].

@@ -103,6 +103,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda ids, w: functional.embedding_bag(
             ids.view(-1), TABLE, STARTS, mode="sum", per_sample_weights=w, include_last_offset=True, padding_idx=0),
         (IDS, X[:, :, 0].reshape(-1))),
+    "bags that end early": (
+        lambda ids: functional.embedding_bag(
+            ids.view(-1)[:6], TABLE, torch.tensor([0, 3, 5]), mode="sum", include_last_offset=True), (IDS,)),
     "in order": (lambda x: x.sort(-1)[0] + x.sort(1, descending=True)[0], (X,)),
     "orders": (lambda x: x.argsort(-1) + 10.0 * torch.sort(x, dim=1, descending=True, stable=True)[1], (EQUAL,)),
     "assigned by masks": (_assigned, (X,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,19 @@ from torch import nn
 
 from agents.networks import compile_module
 from gensor_gym import hardware, operators
+from gensor_gym.dataflow.bounds import exact
+from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion.rules import PLANS, plan_of
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.machines import by_winograd, convolution_seconds, with_orders
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.operators.types import Operator
 from tests.networks.test_orders import conv
-from tests.support.c_cases import machine
+from tests.support.c_cases import inputs_of, machine
+from tests.support.winograd_cases import winograd as by_tiles
 
 PLAIN, LAST = machine(), {"image": "nhwc", "result": "nhwc"}
 
@@ -89,6 +94,32 @@ def test_compiled_networks_are_right(lanes: int) -> None:
         with torch.no_grad():
             found = compiled(x).double().numpy()
         assert (np.abs(found - expected.value) <= expected.error).all()
+
+
+def test_images_too_wide_for_blocks_are_plain_sums() -> None:
+    """With channels first, a row of image tiles stays in one block: of 1024 pixels it does not fit beside an L2 cache of 64 KB."""
+    levels = [dataclasses.replace(one, capacity=1 << 16) if one.name == "l2" else one for one in PLAIN.memory]
+    hw = dataclasses.replace(PLAIN, memory=tuple(levels))
+    op = operators.conv2d(n=1, c=64, h=8, w=1024, k=64, r=3, s=3, padding=1, image="nhwc")
+    assert by_winograd(op, hw)[0].winograd == 0 and by_winograd(with_orders(op, result="nhwc"), hw)[0].winograd == 2
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_plan_prices_it(plan: str) -> None:
+    module, x = given()
+    made = plan_of(ordered(folded(from_torch(module, (x,))), PLAIN), plan, PLAIN)
+    assert not made.fault and sum(getattr(step.computation, "winograd", 0) for step in made.steps) == 4
+
+
+def test_the_bound_of_a_network_is_of_its_algorithm() -> None:
+    """One huge pixel of one channel: what Winograd's algorithm rounds is beyond the bound of plain sums, and within its own."""
+    op = by_tiles(8, 8, 1, 8, "padding=1")
+    x, w = inputs_of(op)
+    x[0, 4, 4, 0] = 1e6
+    kinds = {kind: evaluate_node(Contract(one, ("x", "w")), {"x": exact(x.astype(float)), "w": exact(w.astype(float))})
+             for kind, one in (("own", op), ("plain", with_orders(op, winograd=0)))}  # fmt: skip
+    assert np.array_equal(kinds["own"].value, kinds["plain"].value)
+    assert (kinds["own"].error >= kinds["plain"].error).all() and (kinds["own"].error > 3 * kinds["plain"].error).any()
 
 
 def test_the_option_is_checked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from gensor_gym.codegen.build import generate
@@ -34,4 +36,5 @@ def random_kernel(seed: int) -> Kernel:
     """A kernel of a random schedule, for vectors of one of three widths."""
     rng = np.random.default_rng(seed)
     op, hw = random_winograd(rng), machine(int(rng.choice((16, 16, 8, 4))))
+    hw = dataclasses.replace(hw, units=int(rng.choice((2, 2, 8))))
     return generate(op, WinogradGraph(op, hw).random_schedule(rng), hw)

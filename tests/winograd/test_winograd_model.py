@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -16,17 +17,25 @@ from gensor_gym.winograd.schedule import WinogradSchedule
 from tests.support.c_cases import machine
 from tests.support.winograd_cases import winograd
 
+
+
+def small(hw: Hardware) -> Hardware:
+    """The machine with an L2 cache of 64 KB, in which few rows of image tiles fit."""
+    levels = [dataclasses.replace(one, capacity=1 << 16) if one.name == "l2" else one for one in hw.memory]
+    return dataclasses.replace(hw, memory=tuple(levels))
+
+
 CASES = [(winograd(14, 14, 64, 96, "padding=1"), machine()), (winograd(7, 9, 24, 40), machine(8)),
-         (winograd(4, 4, 8, 8, n=3), machine(4))]  # fmt: skip
+         (winograd(4, 4, 8, 8, n=3), machine(4)), (winograd(9, 40, 64, 48, n=2, result="nchw"), small(machine()))]  # fmt: skip
 
 
 def is_legal(op: Operator, hw: Hardware, given: WinogradSchedule) -> bool:
     """The limits, written for one schedule, with nothing of the model."""
     height, vectors, block, panels, apart = (given.value(name) for name in ("height", "vectors", "block", "panels", "apart"))
-    n, p, q, k = op.output.shape
-    tiles, c = n * math.ceil(p / 2) * math.ceil(q / 2), op.inputs[0].shape[-1]
-    units = 1 if apart else hw.units
-    blocks = min(tiles, math.ceil(math.ceil(tiles / block) / units) * units)
+    n, k, p, q = (op.extents[axis] for axis in op.spatial)
+    tiles, c = n * math.ceil(p / 2) * math.ceil(q / 2), math.ceil(op.inputs[0].shape[-1] / hw.lanes) * hw.lanes
+    units, row = 1 if apart else hw.units, math.ceil(q / 2) if "nchw" in str(op) else 1
+    blocks = min(tiles // row, math.ceil(math.ceil(tiles / block) / units) * units)
     group = min(panels, math.ceil(k / (vectors * hw.lanes))) * vectors * hw.lanes
     smaller = {field.name: [0, *field.values] for field in given.fields}
     before = {name: smaller[name][smaller[name].index(given.value(name)) - 1] for name in ("block", "panels")}
@@ -37,7 +46,7 @@ def is_legal(op: Operator, hw: Hardware, given: WinogradSchedule) -> bool:
         and (block == 8 or before["block"] < tiles)
         and (panels == 1 or before["panels"] * vectors * hw.lanes < k)
         and (apart == 0 or group < k)
-        and 4 * 16 * math.ceil(tiles / blocks) * (c + group) <= 8 * hw.level("l2").capacity
+        and 4 * 16 * math.ceil(tiles // row / blocks) * row * (c + group) <= 8 * hw.level("l2").capacity
     )
 
 
@@ -57,9 +66,11 @@ def test_blocks_cover_all_tiles_and_planes_hold_them(op: Operator, hw: Hardware)
     graph = WinogradGraph(op, hw)
     for row in graph._all[:: max(1, len(graph._all) // 60)]:
         one = Layout(op, hw, graph.schedule(row))
-        counts = [(i + 1) * one.tiles // one.blocks - i * one.tiles // one.blocks for i in range(one.blocks)]
+        rows, row = one.tiles // one.together, one.together
+        assert row == (math.ceil(op.extents[op.spatial[-1]] / 2) if "nchw" in str(op) else 1)
+        counts = [((i + 1) * rows // one.blocks - i * rows // one.blocks) * row for i in range(one.blocks)]
         assert sum(counts) == one.tiles and set(counts) <= set(one.sizes) and max(counts) == one.sizes[-1]
-        assert one.blocks % hw.units == 0 or one.blocks == one.tiles or one.schedule.value("apart") == 1
+        assert one.blocks % hw.units == 0 or one.blocks == rows or one.schedule.value("apart") == 1
         assert one.row >= one.channels and one.sum_row >= one.group and one.group % one.panel == 0
         assert one.plane >= one.sizes[-1] * one.row and one.sum_plane >= one.sizes[-1] * one.sum_row
         assert (one.groups - 1) * one.group < one.outputs <= one.groups * one.group

@@ -26,7 +26,7 @@ from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import MODULE, checked_names
 from experiments.comparison.summary import interval
 from gensor_gym.codegen.runtime.arrays import in_library_of
-from gensor_gym.cost.roofline import bandwidth_of, peak_rate
+from gensor_gym.cost.roofline import arithmetic_seconds, bandwidth_of
 from gensor_gym.dataflow.expressions import INT8
 from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -112,7 +112,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
     moving = sum(sizes[name] for name in {*step.reads, *step.writes} if name not in network.constants)
     every = sum(array.nbytes for array in network.constants.values())
     return {
-        "flops_floor_s": step.computation.flops / peak_rate(step.computation, hw),
+        "flops_floor_s": arithmetic_seconds(step.computation, hw),
         "bytes_floor_s": max(constant / bandwidth_of(every, hw), _moved(moving, hw)),
     }
 

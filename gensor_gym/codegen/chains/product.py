@@ -227,7 +227,7 @@ class ProductPrinter:
     def _ahead(self, panel: str, r: str, height: int) -> str:
         """Return the C text of the argument with the address that a register tile prefetches from on: its part of a panel."""
         part = self.shape.inner * _LINE
-        last = self.wide // _LINE - 1
+        last = -(-self.wide // _LINE) - 1
         place = f"least({r} / {height}, {last}) * {part}" if r == "r" else str(min(int(r) // height, last) * part)
         return f", {add(panel, str(self.shape.inner * self.wide), place)}"
 

@@ -54,7 +54,8 @@ class GirTasks:
     def _append(self, op: Dataflow | str) -> int:
         found = resolve_computation(op)
         if not isinstance(found, Dataflow):
-            raise ValueError(f"{found} is an operator of one loop nest; it has the environment gensor_gym/Construct-v0")
+            place = "no environment" if found.winograd else "the environment gensor_gym/Construct-v0"
+            raise ValueError(f"{found} is an operator of one loop nest; it has {place}")
         if found not in self._index:
             graph = GirGraph(found, self.hardware, self.space)
             self._index[found] = len(self.graphs)

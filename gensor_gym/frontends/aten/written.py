@@ -179,7 +179,8 @@ def _bag(
     if weights is not None:
         rows = b.call("multiply", rows, b.reshape(weights, (count, 1)))
     first, size = b.known(starts), count // bags
-    if padding < 0 and first is not None and size and np.array_equal(first[:bags], np.arange(0, count, size)):
+    ends = np.arange(0, count + 1, size)[: bags + last] if size else None
+    if padding < 0 and first is not None and size * bags == count and ends is not None and np.array_equal(first, ends):
         own = b.reshape(rows, (bags, size, width))
         made = (b.reduce(own, "sum", [1]), b.mean(own, [1]), b.reduce(own, "max", [1]))[mode]
         return (b.reshape(made, (bags, width)),)

@@ -184,7 +184,7 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
     points = sample_points(op, samples, rng)
     reference = evaluate_at(op, inputs, points, same)
     index = output_index(op, points)
-    if op.winograd:
+    if op.winograd:  # an element of the magnitude alone takes as long as its tile, so all are computed
         values = [np.asarray(array, np.float64) for array in inputs]
         bound = bound_of(op, reference, lambda linear, transform: _evaluated(linear, values, transform).ravel()[index])
     else:

@@ -31,6 +31,7 @@ from gensor_gym.gir.schedule import HEADER, make_schedule
 from gensor_gym.graph.coordinates import moved_knobs
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+from gensor_gym.winograd.graph import WinogradGraph
 
 NAME = "descent"
 DRAWN = 8
@@ -47,8 +48,9 @@ def constructed(computation: Operator | Dataflow, hardware: Hardware) -> tuple[A
         schedule, seconds = _nest_of(graph.operator, hardware)
         rest = _rows_after(computation, hardware) if family.scheduled(computation) is not computation else 0.0
         return schedule, seconds + rest
-    if isinstance(graph, GpuChainGraph):
-        rows = np.concatenate(list(graph.enumerate()))
+    if isinstance(graph, GpuChainGraph | WinogradGraph):
+        if not len(rows := np.concatenate([graph.stack([]), *graph.enumerate()])):
+            raise ValueError(f"{computation} on {hardware.name}: no program fits")
         found = graph.latencies(rows)
         return graph.schedule(rows[found.argmin()]), float(found.min())
     row, seconds = min((_descended(graph, row) for row in _starts(graph)), key=lambda pair: pair[1])

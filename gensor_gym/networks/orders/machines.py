@@ -8,6 +8,7 @@ channels; tile registers then also read the image in place, or a copy of its lin
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -108,7 +109,7 @@ def by_winograd(op: Operator, machine: Hardware) -> tuple[Operator, float]:
     except ValueError:  # it has strides, other orders or other windows
         return op, plain
     graph = WinogradGraph(dataclasses.replace(other, frozen=True), machine)
-    seconds = min(float(graph.latencies(rows).min()) for rows in graph.enumerate())
+    seconds = min((float(graph.latencies(rows).min()) for rows in graph.enumerate()), default=math.inf)  # no block fits a cache
     return (other, seconds) if seconds < GAIN * plain else (op, plain)
 
 
