@@ -18,7 +18,6 @@ from tests.support.c_cases import machine
 from tests.support.winograd_cases import winograd
 
 
-
 def small(hw: Hardware) -> Hardware:
     """The machine with an L2 cache of 64 KB, in which few rows of image tiles fit."""
     levels = [dataclasses.replace(one, capacity=1 << 16) if one.name == "l2" else one for one in hw.memory]
@@ -34,7 +33,7 @@ def is_legal(op: Operator, hw: Hardware, given: WinogradSchedule) -> bool:
     height, vectors, block, panels, apart = (given.value(name) for name in ("height", "vectors", "block", "panels", "apart"))
     n, k, p, q = (op.extents[axis] for axis in op.spatial)
     tiles, c = n * math.ceil(p / 2) * math.ceil(q / 2), math.ceil(op.inputs[0].shape[-1] / hw.lanes) * hw.lanes
-    units, row = 1 if apart else hw.units, math.ceil(q / 2) if "nchw" in str(op) else 1
+    units, row = 1 if apart else hw.units, math.ceil(q / 2) if 'result="nhwc"' not in str(op) else 1
     blocks = min(tiles // row, math.ceil(math.ceil(tiles / block) / units) * units)
     group = min(panels, math.ceil(k / (vectors * hw.lanes))) * vectors * hw.lanes
     smaller = {field.name: [0, *field.values] for field in given.fields}
@@ -50,7 +49,7 @@ def is_legal(op: Operator, hw: Hardware, given: WinogradSchedule) -> bool:
     )
 
 
-@pytest.mark.parametrize(("op", "hw"), CASES, ids=str)
+@pytest.mark.parametrize(("op", "hw"), CASES, ids=["whole", "part", "images", "lines"])
 def test_limits(op: Operator, hw: Hardware) -> None:
     graph = WinogradGraph(op, hw)
     legal = {row.tobytes() for row in graph._all}
@@ -61,13 +60,13 @@ def test_limits(op: Operator, hw: Hardware) -> None:
     assert 0 < sum(wanted) < len(rows) and graph.is_legal(graph.initial())
 
 
-@pytest.mark.parametrize(("op", "hw"), CASES, ids=str)
+@pytest.mark.parametrize(("op", "hw"), CASES, ids=["whole", "part", "images", "lines"])
 def test_blocks_cover_all_tiles_and_planes_hold_them(op: Operator, hw: Hardware) -> None:
     graph = WinogradGraph(op, hw)
     for row in graph._all[:: max(1, len(graph._all) // 60)]:
         one = Layout(op, hw, graph.schedule(row))
         rows, row = one.tiles // one.together, one.together
-        assert row == (math.ceil(op.extents[op.spatial[-1]] / 2) if "nchw" in str(op) else 1)
+        assert row == (math.ceil(op.extents[op.spatial[-1]] / 2) if 'result="nhwc"' not in str(op) else 1)
         counts = [((i + 1) * rows // one.blocks - i * rows // one.blocks) * row for i in range(one.blocks)]
         assert sum(counts) == one.tiles and set(counts) <= set(one.sizes) and max(counts) == one.sizes[-1]
         assert one.blocks % hw.units == 0 or one.blocks == rows or one.schedule.value("apart") == 1
@@ -77,7 +76,7 @@ def test_blocks_cover_all_tiles_and_planes_hold_them(op: Operator, hw: Hardware)
         assert one.plane % 1024 == one.sum_plane % 1024 == 64, "planes are in different sets of a cache"
 
 
-@pytest.mark.parametrize(("op", "hw"), CASES, ids=str)
+@pytest.mark.parametrize(("op", "hw"), CASES, ids=["whole", "part", "images", "lines"])
 def test_terms_add_up_and_no_time_is_below_the_floor(op: Operator, hw: Hardware) -> None:
     graph = WinogradGraph(op.freeze(), hw)
     terms = graph.model.terms(graph._all)
