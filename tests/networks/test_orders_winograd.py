@@ -97,7 +97,7 @@ def test_compiled_networks_are_right(lanes: int) -> None:
 
 
 def test_images_too_wide_for_blocks_are_plain_sums() -> None:
-    """With channels first, a row of image tiles stays in one block: of 1024 pixels it does not fit beside an L2 cache of 64 KB."""
+    """With channels first, a row of image tiles stays in one block; of 1024 pixels it is too large for an L2 cache of 64 KB."""
     levels = [dataclasses.replace(one, capacity=1 << 16) if one.name == "l2" else one for one in PLAIN.memory]
     hw = dataclasses.replace(PLAIN, memory=tuple(levels))
     op = operators.conv2d(n=1, c=64, h=8, w=1024, k=64, r=3, s=3, padding=1, image="nhwc")
