@@ -54,7 +54,7 @@ from gensor_gym.operators.bodies import BODIES
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.epilogue import QUANTIZE
 from gensor_gym.operators.inputs import decode
-from gensor_gym.operators.kinds.winograd import magnitude
+from gensor_gym.operators.kinds.winograd import magnitude, magnitude_at
 from gensor_gym.operators.types import OUTPUT, Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
@@ -183,13 +183,9 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
     """Compute reference and error bound for given inputs, only at the corners of the output and at `samples` random elements."""
     points = sample_points(op, samples, rng)
     reference = evaluate_at(op, inputs, points, same)
-    index = output_index(op, points)
-    if op.winograd:  # an element of the magnitude alone takes as long as its tile, so all are computed
-        values = [np.asarray(array, np.float64) for array in inputs]
-        bound = bound_of(op, reference, lambda linear, transform: _evaluated(linear, values, transform).ravel()[index])
-    else:
-        bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform))
-    return Draw(inputs, reference, bound, index)
+    body = magnitude_at if op.winograd else None
+    bound = bound_of(op, reference, lambda linear, transform: evaluate_at(linear, inputs, points, transform, body))
+    return Draw(inputs, reference, bound, output_index(op, points))
 
 
 Draws = Callable[..., tuple[Expected, ...]]

@@ -13,6 +13,8 @@ from gensor_gym.operators.types import Access, Operator
 
 Transform = Callable[[np.ndarray], np.ndarray]
 """Function of the float64 values that are read: the identity, or for error bounds the absolute value or the square."""
+Body = Callable[..., np.ndarray]
+"""Function of (operator, points [S, A], float64 inputs that the body reads) that computes elements before the epilogue, [S]."""
 _CHUNK = 1 << 22
 """Largest number of elements that are read from an input at once."""
 
@@ -35,13 +37,19 @@ def same(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def evaluate_at(op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same) -> np.ndarray:
+def evaluate_at(
+    op: Operator, inputs: Sequence[np.ndarray], points: np.ndarray, transform: Transform = same, body: Body | None = None
+) -> np.ndarray:
     """Compute the output elements at `points` [S, A] of the iteration space: float64 [S].
 
-    `inputs` are in the operator's order. `transform` is applied to the values that are read, such as the absolute value.
+    `inputs` are in the operator's order. `transform` is applied to the values that are read, such as the absolute value. `body`
+    computes the elements before the epilogue, from transformed inputs; by default they are computed from the accesses.
     """
     reads = len(op.reads)
-    out = _body(op, inputs[:reads], points, transform)
+    if body is None:
+        out = _body(op, inputs[:reads], points, transform)
+    else:
+        out = body(op, points, *(transform(np.asarray(array, np.float64)) for array in inputs[:reads]))
     operands = iter(inputs[reads:])
     still = np.zeros((1, len(op.extents)), dtype=np.int64)
     for stage in op.epilogue:

@@ -23,6 +23,8 @@ TILE, TAPS = 2, 3
 SPAN = TILE + TAPS - 1
 """Rows and columns of an input tile."""
 POINTS = SPAN**2
+_AT_ONCE = 256
+"""Number of elements of `magnitude_at` that are computed at once, which bounds its memory."""
 INPUT = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
 """Matrix B^T of the paper, [SPAN, SPAN]: input tile -> points."""
 FILTER = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
@@ -44,6 +46,26 @@ def padding_of(op: Loops) -> tuple[int, int]:
     given = dict(op.arguments).get("padding", 0)
     top, left = given if isinstance(given, tuple) else (given, given)
     return int(top), int(left)
+
+
+def magnitude_at(op: Loops, points: np.ndarray, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Evaluate `magnitude`, before the epilogue, at `points` int64 [S, A] of the iteration space, float64 [S]."""
+    return np.concatenate([_at(op, points[start : start + _AT_ONCE], x, w) for start in range(0, len(points), _AT_ONCE)])
+
+
+def _at(op: Loops, points: np.ndarray, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    n, k, p, q = (points[:, axis] for axis in op.spatial)
+    top, left = padding_of(op)
+    span = np.arange(SPAN)
+    rows, columns = (TILE * (one // TILE)[:, None] - before + span for one, before in ((p, top), (q, left)))
+    inside = [(some >= 0) & (some < size) for some, size in zip((rows, columns), x.shape[1:3], strict=True)]
+    places = n[:, None, None], np.where(inside[0], rows, 0)[:, :, None], np.where(inside[1], columns, 0)[:, None, :]
+    tiles = x[places] * (inside[0][:, :, None] & inside[1][:, None, :])[..., None]
+    made = np.einsum("ia,sabc,jb->sijc", np.abs(INPUT), tiles, np.abs(INPUT), optimize=True)
+    filters = np.einsum("ir,scrt,jt->sijc", np.abs(FILTER), w[k], np.abs(FILTER), optimize=True)
+    down, across = np.abs(OUTPUT)[p % TILE], np.abs(OUTPUT)[q % TILE]
+    found: np.ndarray = np.einsum("si,sij,sj->s", down, np.einsum("sijc,sijc->sij", made, filters), across)
+    return found
 
 
 def magnitude(op: Loops, *inputs: np.ndarray) -> np.ndarray:
