@@ -15,7 +15,7 @@ HELD_OUT = {
 """Number of threads -> rows of networks on an Intel Xeon with AMX."""
 ZEN4 = ROOT / "results/host/networks_zen4_held_out_one_thread.jsonl.gz"
 LIBRARIES = {1: ("onnxruntime", "openvino"), 2: ("inductor", "onnxruntime", "openvino")}
-SEEN = "resnet18", "resnet50", "densenet121", "swin_t", "swin_v2_t", "maxvit_t", "convnext_v2_tiny", "unet"
+SEEN = "squeezenet", "resnet18", "resnet50", "densenet121", "swin_t", "swin_v2_t", "maxvit_t", "convnext_v2_tiny", "unet"
 """Networks in `HELD_OUT` that were looked at; the page marks them."""
 
 
