@@ -33,6 +33,7 @@ from agents.core.workers import shared_out
 from agents.gensor import walk
 from agents.gensor.channels_last import has_channels_last, ranked_programs
 from agents.gensor.descents import descended
+from agents.gensor.products import filled_products, is_weighted
 from agents.gensor.stores import store_seconds, stores_pixels
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import ACTIONS
@@ -42,7 +43,6 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
-from gensor_gym.networks.orders.products import filled_products, has_rows
 from gensor_gym.networks.orders.tilings import filled_registers, filling_tiles, fills_lines, has_tiles
 from gensor_gym.registry import check_known
 
@@ -143,7 +143,7 @@ class Markov(Constructing):
             if stores_pixels(graph):
                 more = descended(graph, *more, self.descents, self.steps, self._moves(graph))
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
-        if has_rows(graph):
+        if is_weighted(graph):
             filled = filled_products(graph)
             rows, seconds = np.concatenate([rows, filled]), np.concatenate([seconds, graph.latencies(filled)])
         return rows, seconds + store_seconds(rows, graph), sum(part[2] for part in parts)

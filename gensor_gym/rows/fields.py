@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -85,6 +85,14 @@ class FieldSchedule(RowSchedule):
     def __str__(self) -> str:
         """Return the schedule as one line of text: `name=value` of every field."""
         return " ".join(f"{field.name}={self.value(field.name)}" for field in self.fields)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
+
+        A field that the text lacks gets the first of its values.
+        """
+        return cls(cls.row_of(cls.words(text)))
 
     @classmethod
     def columns(cls, rows: np.ndarray) -> dict[str, np.ndarray]:

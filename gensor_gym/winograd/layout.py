@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.images import IMAGES, order_of
@@ -22,13 +25,16 @@ _ROWS = 512
 """Rows whose length is a multiple of this number of elements get one more line, so that they map to different sets."""
 
 
+Number = Any
+"""Type of a field's value: an integer, or an array of them."""
+
+
 @dataclass(frozen=True)
-class Layout:
-    """Division of a convolution by a schedule: blocks of image tiles, groups of output channels, and the scratch memory."""
+class Sizes:
+    """Sizes of a convolution on a machine; those that depend on fields of schedules are of one schedule, or of many as arrays."""
 
     op: Operator
     hardware: Hardware
-    schedule: WinogradSchedule
 
     @property
     def channels(self) -> int:
@@ -40,11 +46,39 @@ class Layout:
         """Number of output channels."""
         return self.op.extents[self.op.channel_axis]
 
-    @property
+    @cached_property
     def tiles(self) -> int:
         """Number of image tiles of all images."""
         images, down, across = tiles_of(self.op)
         return images * down * across
+
+    @property
+    def together(self) -> int:
+        """Number of image tiles that stay in one block: a row of them if results have channels first, else one.
+
+        Lines of several tiles are then stored at once.
+        """
+        return tiles_of(self.op)[2] if order_of(self.op, "result") == IMAGES[0] else 1
+
+    def group_of(self, panels: Number, panel: Number) -> Number:
+        """Return the number of output channels of a group: of at most `panels` panels of `panel` channels."""
+        return np.minimum(panels, -(-self.outputs // panel)) * panel
+
+    def blocks_of(self, block: Number, apart: Number) -> Number:
+        """Return the number of blocks of about `block` image tiles.
+
+        Without tasks for groups of channels (`apart`), it is a multiple of the number of cores, unless there are fewer tiles.
+        """
+        units = np.where(apart == 1, 1, self.hardware.units)
+        wanted = -(-self.tiles // block)
+        return np.minimum(self.tiles // self.together, -(-wanted // units) * units)
+
+
+@dataclass(frozen=True)
+class Layout(Sizes):
+    """Division of a convolution by a schedule: blocks of image tiles, groups of output channels, and the scratch memory."""
+
+    schedule: WinogradSchedule
 
     @property
     def panel(self) -> int:
@@ -54,30 +88,17 @@ class Layout:
     @property
     def group(self) -> int:
         """Number of output channels whose sums are kept at the same time: whole panels."""
-        return min(self.schedule.value("panels"), -(-self.outputs // self.panel)) * self.panel
+        return int(self.group_of(self.schedule.value("panels"), self.panel))
 
     @property
     def groups(self) -> int:
         """Number of groups of output channels. The last one may be smaller."""
         return -(-self.outputs // self.group)
 
-    @property
-    def together(self) -> int:
-        """Number of image tiles that stay in one block: a row of them if results have channels first, else one.
-
-        Lines of several tiles are then stored at once.
-        """
-        return together_of(self.op)
-
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks of image tiles.
-
-        Without tasks for groups of channels, it is a multiple of the number of cores, unless there are fewer tiles.
-        """
-        units = 1 if self.schedule.value("apart") else self.hardware.units
-        wanted = -(-self.tiles // self.schedule.value("block"))
-        return min(self.tiles // self.together, -(-wanted // units) * units)
+        """Number of blocks of image tiles."""
+        return int(self.blocks_of(self.schedule.value("block"), self.schedule.value("apart")))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -119,11 +140,6 @@ class Layout:
     def filters(self) -> int:
         """Number of elements of the transformed filters, in whole panels: [group][point][panel][input channel][channel]."""
         return POINTS * self.channels * (-(-self.outputs // self.panel) * self.panel)
-
-
-def together_of(op: Operator) -> int:
-    """Return the number of image tiles of a convolution that stay in one block; see `Layout.together`."""
-    return tiles_of(op)[2] if order_of(op, "result") == IMAGES[0] else 1
 
 
 def _pitch(length: int) -> int:

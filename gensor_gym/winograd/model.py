@@ -13,10 +13,8 @@ import numpy as np
 
 from gensor_gym.cost.constants import DECODE, constant_values
 from gensor_gym.graph.tables.tables import CONSTANT
-from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.kinds.winograd import POINTS, tiles_of
-from gensor_gym.operators.types import Operator
-from gensor_gym.winograd.layout import together_of
+from gensor_gym.operators.kinds.winograd import POINTS
+from gensor_gym.winograd.layout import Sizes
 from gensor_gym.winograd.schedule import WinogradSchedule
 
 TERMS = ("launch", "image", "product", "results", "memory")
@@ -40,57 +38,37 @@ Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class WinogradModel:
+class WinogradModel(Sizes):
     """Limits and analytic model of one convolution by Winograd's algorithm on one CPU."""
-
-    op: Operator
-    hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Return whether each schedule of int32 [B, ROW] is legal, bool [B].
 
         Registers and caches must suffice, and no field may be needlessly large.
         """
-        found, outputs = WinogradSchedule.columns(rows), self._outputs
+        found, outputs = WinogradSchedule.columns(rows), self.outputs
         panel, below = found["vectors"] * self.hardware.lanes, WinogradSchedule.next_below
         fitting = found["height"] * found["vectors"] + found["vectors"] + _SPARE <= self.hardware.vector_registers
         fitting &= (found["vectors"] == 1) | (panel - self.hardware.lanes < outputs)
-        fitting &= (found["height"] == 1) | (found["height"] <= np.minimum(found["block"], self._tiles))
-        fitting &= (found["block"] == WinogradSchedule.known["block"][0]) | (below("block", found["block"]) < self._tiles)
+        fitting &= (found["height"] == 1) | (found["height"] <= np.minimum(found["block"], self.tiles))
+        fitting &= (found["block"] == WinogradSchedule.known["block"][0]) | (below("block", found["block"]) < self.tiles)
         fitting &= (found["panels"] == 1) | (below("panels", found["panels"]) * panel < outputs)
         fitting &= (found["apart"] == 0) | (found["panels"] * panel < outputs)
         held: np.ndarray = _FLOAT * self._scratch(found) <= _SCRATCH * self.hardware.level("l2").capacity
         return fitting & held
 
-    @cached_property
-    def _tiles(self) -> int:
-        images, down, across = tiles_of(self.op)
-        return images * down * across
-
-    @property
-    def _channels(self) -> int:
-        return self.op.extents[self.op.reduce[0]]
-
-    @property
-    def _outputs(self) -> int:
-        return self.op.extents[self.op.channel_axis]
-
     def _group(self, found: Columns) -> np.ndarray:
-        """Return the number [B] of output channels of a group."""
-        panel = found["vectors"] * self.hardware.lanes
-        return np.minimum(found["panels"], -(-self._outputs // panel)) * panel
+        group: np.ndarray = self.group_of(found["panels"], found["vectors"] * self.hardware.lanes)
+        return group
 
     def _blocks(self, found: Columns) -> np.ndarray:
-        """Return the number [B] of blocks of image tiles, as `layout.Layout.blocks`."""
-        units = np.where(found["apart"] == 1, 1, self.hardware.units)
-        wanted = -(-self._tiles // found["block"])
-        return np.minimum(self._tiles // together_of(self.op), -(-wanted // units) * units)
+        blocks: np.ndarray = self.blocks_of(found["block"], found["apart"])
+        return blocks
 
     def _scratch(self, found: Columns) -> np.ndarray:
         """Return the number [B] of elements of a thread's points and sums."""
-        together = together_of(self.op)
-        size = -(-self._tiles // together // self._blocks(found)) * together
-        whole = -(-self._channels // self.hardware.lanes) * self.hardware.lanes
+        size = -(-self.tiles // self.together // self._blocks(found)) * self.together
+        whole = -(-self.channels // self.hardware.lanes) * self.hardware.lanes
         return POINTS * size * (whole + self._group(found))
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
@@ -100,26 +78,25 @@ class WinogradModel:
         """
         found, hw = WinogradSchedule.columns(rows), self.hardware
         blocks, group = self._blocks(found), self._group(found)
-        groups = -(-self._outputs // group)
+        groups = -(-self.outputs // group)
         parts = np.where(found["apart"] == 1, groups, 1)
-        turns = -(-blocks * parts // hw.units)
-        """Tasks of the thread that has most."""
-        size, share = self._tiles / blocks, 1 / parts
+        turns = -(-blocks * parts // hw.units)  # tasks of the thread that has most
+        size, share = self.tiles / blocks, 1 / parts
         made = {
             "launch": np.where(blocks * parts > 1, hw.launch_overhead, 0.0),
-            "image": turns * size * -(-self._channels // hw.lanes) * _IMAGE / hw.clock,
+            "image": turns * size * -(-self.channels // hw.lanes) * _IMAGE / hw.clock,
             "product": self._products(found, size, turns, share),
-            "results": turns * share * size * self._outputs / hw.lanes * _RESULTS / hw.clock,
+            "results": turns * share * size * self.outputs / hw.lanes * _RESULTS / hw.clock,
             "memory": np.full(len(rows), self._traffic / hw.memory[-1].bandwidth),
         }
         spilled = _FLOAT * self._scratch(found) > _HELD * hw.level("l2").capacity
-        again = turns * POINTS * _FLOAT * size * (self._channels + self._outputs * share) * hw.units
+        again = turns * POINTS * _FLOAT * size * (self.channels + self.outputs * share) * hw.units
         made["memory"] = made["memory"] + np.where(spilled, again / hw.level("l3").bandwidth, 0.0)
         return np.stack([sum(made.values()), *(made[name] for name in TERMS)], axis=1)
 
     @property
     def _traffic(self) -> int:
-        """Bytes of the tensors, with transformed filters in place of plain ones."""
+        """Bytes of all tensors but the filters, whose traffic is a part of `product`."""
         return self.op.compulsory_bytes - self.op.reads[1].tensor.nbytes
 
     def _products(self, found: Columns, size: np.ndarray, turns: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -132,12 +109,12 @@ class WinogradModel:
         whole, rest = np.floor(size / height), np.ceil(size % height)
         steps = whole * self._step(height, vectors) + np.where(rest > 0, self._step(rest, vectors), 0.0)
         tiles = whole + (rest > 0)
-        panels = -(-self._outputs // (vectors * hw.lanes))
-        cycles = self._channels * steps + tiles * (_CALL + _STORE * height * vectors)
+        panels = -(-self.outputs // (vectors * hw.lanes))
+        cycles = self.channels * steps + tiles * (_CALL + _STORE * height * vectors)
         busy = turns * share * POINTS * panels * cycles / hw.clock
-        filters = _FLOAT * POINTS * self._channels * self._outputs
+        filters = _FLOAT * POINTS * self.channels * self.outputs
         near = filters * share + _FLOAT * self._scratch(found) <= _HELD * hw.level("l2").capacity
-        readers = np.maximum(1.0, np.minimum(hw.units, self._tiles / size) * share)
+        readers = np.maximum(1.0, np.minimum(hw.units, self.tiles / size) * share)
         again = np.maximum(0.0, turns * share * hw.units - readers)
         rate = np.where(near, hw.level("l2").bandwidth, hw.level("l3").bandwidth)
         waiting = filters * (readers / hw.memory[-1].bandwidth + again / rate)

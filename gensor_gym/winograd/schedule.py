@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from gensor_gym.rows.fields import Field, FieldSchedule
@@ -28,11 +26,3 @@ class WinogradSchedule(FieldSchedule):
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read a schedule from the text `str(schedule)`; ValueError names the unreadable part.
-
-        A field that the text lacks gets the first of its values in `FIELDS`.
-        """
-        return cls(cls.row_of(cls.words(text)))

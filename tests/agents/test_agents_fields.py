@@ -23,7 +23,7 @@ SEARCHES = sorted(set(strategies_for(FUSED)) - {"gir_ppo", "exhaustive"})
     thorough_but(itertools.product(TASKS, SEARCHES), ("attention", "beam"), ("winograd", "beam"), ("winograd", "gir_descent")),
 )
 def test_every_search_finds_programs(task: str, strategy: str) -> None:
-    """Legal ones, of which the best is no worse than the unscheduled program and no better than the optimum."""
+    """The programs are legal; the best one is no worse than the unscheduled program and no better than the optimum."""
     op, hw = TASKS[task], machine()
     result = agents.optimize(op, hw, trials=6, strategy=strategy, backend="analytic", reuse=False)
     graph = graph_of(op, hw)

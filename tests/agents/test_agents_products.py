@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from agents.gensor.markov import Markov
+from agents.gensor.products import filled_products, is_weighted
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import SPATIAL_SLOTS
 from gensor_gym.hardware import get
 from gensor_gym.measure.records.verified import verified
-from gensor_gym.networks.orders.products import filled_products, has_rows
 from gensor_gym.operators.text import parse
 from tests.support.c_cases import machine
 
@@ -32,8 +32,8 @@ def graph(text: str, lanes: int = 16) -> ConstructionGraph:
     ("batched_gemm(b=2, m=8, n=64, k=8)", False), ("gemv(m=8, k=8)", False),
 ])  # fmt: skip
 def test_only_products_with_constant_weights_are_meant(text: str, wanted: bool) -> None:
-    assert has_rows(graph(text)) == wanted
-    assert not has_rows(ConstructionGraph(parse(text), get("h100"), "extended"))
+    assert is_weighted(graph(text)) == wanted
+    assert not is_weighted(ConstructionGraph(parse(text), get("h100"), "extended"))
 
 
 @pytest.mark.parametrize(("rows", "columns", "lanes"), [(128, 2304, 16), (49, 384, 16), (100, 200, 8), (14, 96, 16)])

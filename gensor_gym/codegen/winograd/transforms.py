@@ -54,9 +54,8 @@ def filters_function(layout: Layout, weights: str) -> str:
 
 def image_function(layout: Layout) -> str:
     """Return the C function `transform`, which computes the points of `count` image tiles from tile `first` on."""
-    lines, lanes, c = Lines(), layout.hardware.lanes, layout.channels
+    lines, c = Lines(), layout.channels
     (_, h, wide, _), (top, left) = layout.op.reads[0].view, padding_of(layout.op)
-    whole = c // lanes * lanes
     lines.add("/* Transforms image tiles of all channels. */")
     with lines.block("static void transform(const float *const image, float *const points, long first, long count)"):
         tile_start(lines, layout, "first")
@@ -66,8 +65,7 @@ def image_function(layout: Layout) -> str:
             inside = f"row >= 0 && row + {SPAN} <= {h} && column >= 0 && column + {SPAN} <= {wide}"
             with lines.block(f"if ({inside})"):
                 lines.add(f"const float *const from = image + ((picture * {h} + row) * {wide} + column) * {c};")
-                _transformed(lines, layout, (0, whole), lambda a, b: add("from", str((a * wide + b) * c)))
-                _transformed(lines, layout, (whole, c), lambda a, b: add("from", str((a * wide + b) * c)))
+                _transformed(lines, layout, lambda a, b: add("from", str((a * wide + b) * c)))
             with lines.block("else"):
                 lines.add(f"static const float zeros[{c}] = {{0}};")
                 for a in range(SPAN):
@@ -75,17 +73,21 @@ def image_function(layout: Layout) -> str:
                         place = f"image + ((picture * {h} + row + {a}) * {wide} + column + {b}) * {c}"
                         test = f"inside(row + {a}, {h}) && inside(column + {b}, {wide})"
                         lines.add(f"const float *const from_{a}{b} = {test} ? {place} : zeros;")
-                _transformed(lines, layout, (0, whole), lambda a, b: f"from_{a}{b}")
-                _transformed(lines, layout, (whole, c), lambda a, b: f"from_{a}{b}")
+                _transformed(lines, layout, lambda a, b: f"from_{a}{b}")
     return str(lines)
 
 
-def _transformed(lines: Lines, layout: Layout, channels: tuple[int, int], place: Callable[[int, int], str]) -> None:
-    """Write the transformation of the channels `channels` (begin, end); the last vector of all may be loaded in part."""
-    begin, end = channels
-    lanes = layout.hardware.lanes
-    if begin == end:
-        return
+def _transformed(lines: Lines, layout: Layout, place: Callable[[int, int], str]) -> None:
+    """Write the transformation of all channels; `place` returns the C text of the address of an element of the image tile."""
+    whole = layout.channels // layout.hardware.lanes * layout.hardware.lanes
+    for begin, end in ((0, whole), (whole, layout.channels)):
+        if begin < end:
+            _vectors(lines, layout, (begin, end), place)
+
+
+def _vectors(lines: Lines, layout: Layout, channels: tuple[int, int], place: Callable[[int, int], str]) -> None:
+    """Write the transformation of the channels `channels` (begin, end): whole vectors, or a part of one."""
+    (begin, end), lanes = channels, layout.hardware.lanes
     cut = end - begin < lanes
     with lines.block(f"for (long ch = {begin}; ch < {end}; ch += {lanes})"):
         for b in range(SPAN):

@@ -35,8 +35,8 @@ LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 GAIN = 0.9
 """Largest predicted time of Winograd's algorithm, as a share of that of plain sums, with which it is taken.
 
-On one core of an Intel Xeon with AVX-512, convolutions of 14x14 to 256x256 pixels took 0.52 to 0.70 of the time of plain sums,
-where the model predicts 0.46 to 0.64, and those of 7x7 pixels 0.79 to 0.95, where it predicts 0.65 to 0.72.
+On one core of an Intel Xeon with AVX-512, convolutions of 14x14 to 256x256 pixels took 0.52 to 0.70 of the time of plain sums.
+Those of 7x7 pixels took 0.79 to 1.16, so small predicted gains are uncertain.
 """
 
 

@@ -22,7 +22,7 @@ _VECTORS = 3
 """Largest number of vectors in a row of a register tile."""
 
 
-def has_rows(graph: ConstructionGraph) -> bool:
+def is_weighted(graph: ConstructionGraph) -> bool:
     """Return whether a task is a float32 product of a matrix with constant weights on a CPU."""
     op = graph.operator
     is_matrix = is_product(op) and len(op.spatial) == 2 and len(op.reduce) == 1
@@ -30,7 +30,7 @@ def has_rows(graph: ConstructionGraph) -> bool:
 
 
 def filled_products(graph: ConstructionGraph) -> np.ndarray:
-    """Return programs int32 [P, ROW] of a task of `has_rows` with packed weights, whose accumulators fill the registers.
+    """Return programs int32 [P, ROW] of a task of `is_weighted` with packed weights, whose accumulators fill the registers.
 
     Tasks have all rows and a core's share of the columns, or a share of the rows and all columns; the reduction is whole.
     """
@@ -38,7 +38,7 @@ def filled_products(graph: ConstructionGraph) -> np.ndarray:
     sizes = {slot: sizes_of(graph, slot) for slot in (_DOWN, _ALONG, _INNER)}
     registers = int(machine.memory[0].capacity) // (4 * machine.lanes)
     rows, columns, inner = op.extents
-    depth, shares = whole_size(sizes[_INNER], inner, 1), range(1, machine.units + 1, max(1, machine.units - 1))
+    depth, shares = whole_size(sizes[_INNER], inner, 1), sorted({1, machine.units})
     found = []
     for vectors, height in itertools.product(range(1, _VECTORS + 1), sizes[_DOWN]):
         width = vectors * machine.lanes
