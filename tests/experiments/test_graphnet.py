@@ -162,9 +162,9 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
 
 @pytest.mark.thorough
 def test_a_process_of_its_own_answers_and_keeps_to_its_memory(clone: Path, tmp_path: Path) -> None:
-    how = suite.Settings(str(clone), "fast", 1, 2, 5.0, 8.0, 300.0, 0)
+    how = suite.Settings(str(clone), "fast", 1, 2, 5.0, 8.0, 300.0, 0, 0)
     assert suite.one("samples/timm/right", "ours", how, tmp_path)["status"] == "right"
     assert suite.one("samples/timm/right", "inductor", how, tmp_path)["status"] == "right"
-    small = suite.Settings(str(clone), "fast", 1, 2, 5.0, 0.01, 300.0, 0)
+    small = suite.Settings(str(clone), "fast", 1, 2, 5.0, 0.01, 300.0, 0, 0)
     assert suite.one("samples/timm/right", "ours", small, tmp_path)["status"] == "error"
     assert "| right |" in page({"ours": [{"graph": "a", "status": "right", "said": ""}]}, {})
