@@ -48,11 +48,17 @@ class Drawn(nn.Module):
         return self.last(y).mean((2, 3))
 
 
-def drawn(seed: int) -> tuple[Network, Any]:
-    """The network of a seed, and images."""
+def module_of(seed: int) -> tuple[Drawn, torch.Tensor]:
+    """The module of a seed, and images."""
     torch.manual_seed(0)
     x = torch.randn(1, 3, SIZE, SIZE)
-    return folded(from_torch(Drawn(seed).eval(), (x,))), x.double().numpy()
+    return Drawn(seed).eval(), x
+
+
+def drawn(seed: int) -> tuple[Network, Any]:
+    """The network of a seed, and images."""
+    module, x = module_of(seed)
+    return folded(from_torch(module, (x,))), x.double().numpy()
 
 
 @pytest.mark.parametrize("seed", thorough_but(range(12), 1, 4))
