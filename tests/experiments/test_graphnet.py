@@ -140,24 +140,29 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
     slow: list[float] = []
     monkeypatch.setattr(suite, "run_group", answered)
     config = compose(["suite=graphnet", f"graphnet.repository={clone}", "graphnet.inductor=true", f"output={tmp_path}"], "bench")
-    for _ in range(2):
+
+    def ran() -> dict[tuple[Any, Any], object]:
         emit = Lines(tmp_path / "graphnet.jsonl", "graphnet")
         suite.run(config, emit)
         emit.journal.close()
-    told = {(row["graph"][13:], row["side"]): row["status"] for row in emit.rows if row["kind"] == "graph"}
+        return {(str(row["graph"])[13:], row["side"]): row["status"] for row in emit.rows if row["kind"] == "graph"}
+
+    assert ran() == (told := ran())
     assert told[("right", "ours")] == "error" and told[("right", "inductor")] == "slow" and len(told) == 11
     assert len(calls) == 9 and ("wild", "inductor") not in told
     config.graphnet.limit_s += 1
-    emit = Lines(tmp_path / "graphnet.jsonl", "graphnet")
-    suite.run(config, emit)
+    ran()
     assert len(calls) == 9 and slow == [120, 121]
+    monkeypatch.setattr(suite, "code_digest", lambda: "changed")
+    ran()
+    assert len(calls) == 14 and slow == [120, 121], "only ours is tried again"
     text = (tmp_path / "graphnet" / "graphnet.md").read_text()
     assert "| error | 1 | 0 |" in text and "| slow | 0 | 1 |" in text and "torch does not run them or takes too long: 1" in text
     assert "| S(-5) | 1.10 | 1.10 |" in text and "| median seconds to compile | 5 s | 5 s |" in text  # (2**4 * 0.1)**(1 / 5)
     assert (tmp_path / "graphnet" / "graphnet.png").stat().st_size
     assert "| timm/right | error | ended with status 9: " in text
     with pytest.raises(ValueError, match="expected a clone"):
-        suite.run(compose(["suite=graphnet", f"output={tmp_path}"], "bench"), emit)
+        suite.run(compose(["suite=graphnet", f"output={tmp_path}"], "bench"), Lines(tmp_path / "none.jsonl", "graphnet"))
 
 
 @pytest.mark.thorough
