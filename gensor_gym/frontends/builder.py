@@ -66,8 +66,7 @@ class Builder:
         self._origins: dict[str, str] = {}
         self._known: dict[tuple[Node, bool, str], str] = {}
         self._rounded: dict[str, str] = {}
-        """Name of a map or reduction that is rounded when it is stored -> the type to which it is rounded (`Dataflow.rounded`).
-        """
+        """Name of a map or reduction that is rounded when stored -> the type to which it is rounded (`Dataflow.rounded`)."""
         self.quantized: dict[str, Any] = {}
         """Name of a dequantised value -> the int8 numbers from which it was computed (`aten.quantized.Quantized`)."""
         self.integer: Callable[[Builder, Operator, tuple[str, ...]], str | None] = lambda *_: None
@@ -249,8 +248,9 @@ class Builder:
         if isinstance(node, Broadcast | Reshape | Slice | Transpose):
             return self.add(dataclasses.replace(node, source=self.halved(node.source, half)), name)
         is_own = isinstance(node, Map | Reduce) and self._origins[name] == self.origin and name not in self._rounded
-        made = name if is_own else self.map(Operand(name), f"{name}_{half}")
-        self._rounded[made] = half
+        was, self.half = self.half, half  # in another type, an equal node is another value
+        made = name if is_own and was == half else self.map(Operand(name), f"{name}_{half}")
+        self.half, self._rounded[made] = was, half
         return made
 
     def wrapped(self, name: str) -> str:
@@ -377,8 +377,7 @@ def _part(given: Expression | str | float) -> Expression:
 
 
 MOST_MULTIPLIED = 1 << 28
-"""Largest number of multiplications of a product in int64. Larger products are computed in float32, exact for bounded integers.
-"""
+"""Largest number of multiplications of a product in int64. Larger ones are in float32, which is exact for bounded integers."""
 
 
 def _product(b: Builder, x: str, y: str) -> str:

@@ -28,6 +28,7 @@ def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]
 
     `computed` are the types that kernels compute. A node that only rearranges a cast value has the same casts. The first type is
     that of the value before its casts, unless it was float32. A value cast from float32 to float64 and back counts as not cast.
+    Kernels compute no cast to complex numbers that are returned at once.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:
@@ -41,7 +42,7 @@ def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]
                 continue  # kernels cast complex numbers, to types that they compute
             if before == ("float64",) and now == "float32":
                 found[node.name] = ()
-            elif before or now not in computed:
+            elif before or now not in computed or now.startswith("complex") and all(user.op == "output" for user in node.users):
                 found[node.name] = (*(before or (() if was == "float32" else (was,))), now)
         elif before and str(node.target) in MOVES:
             found[node.name] = before

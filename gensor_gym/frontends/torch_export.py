@@ -210,7 +210,7 @@ class Reader:
 
     def _output(self, place: int, result: Any) -> str:
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
-        if not isinstance(value, torch.Tensor) or value.is_complex():
+        if not isinstance(value, torch.Tensor) or value.is_complex() and result.name not in self.casts:
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor of real numbers")
         if isinstance(result, torch.fx.Node) and str(result.target) in quantized.RULES and value.dtype != torch.float32:
             raise Unsupported(f"output {place} is of {value.dtype}: expected what dequantize_per_tensor makes of it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
@@ -167,9 +168,9 @@ def test_a_run_resumes_and_loses_nothing_to_a_process_that_ends(
 
 @pytest.mark.thorough
 def test_a_process_of_its_own_answers_and_keeps_to_its_memory(clone: Path, tmp_path: Path) -> None:
-    how = suite.Settings(str(clone), "fast", 1, 2, 5.0, 8.0, 300.0, 0, 0)
+    how = suite.Settings(str(clone), "fast", threads=1, at_once=1, rounds=2, torch_s=5.0, memory_gb=8.0, limit_s=300.0, seed=0)
     assert suite.one("samples/timm/right", "ours", how, tmp_path)["status"] == "right"
     assert suite.one("samples/timm/right", "inductor", how, tmp_path)["status"] == "right"
-    small = suite.Settings(str(clone), "fast", 1, 2, 5.0, 0.01, 300.0, 0, 0)
+    small = dataclasses.replace(how, memory_gb=0.01)
     assert suite.one("samples/timm/right", "ours", small, tmp_path)["status"] == "error"
     assert "| right |" in page({"ours": [{"graph": "a", "status": "right", "said": ""}]}, {})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import gensor_gym
+from gensor_gym.frontends.casts import name_of
+from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.forms import typed
 from tests.frontends.test_torch_export import Of
 
@@ -39,6 +43,19 @@ def test_outputs_are_cast_as_torch_casts_them() -> None:
                 assert torch.equal(torch.nan_to_num(made.to(kind)), torch.nan_to_num(wanted.to(kind))), place
     doubles = gensor_gym.compile(Of(lambda ids: ids.double()).eval(), (IDS,), trials=1)
     assert torch.equal(doubles(IDS + 2**40 + 1), (IDS + 2**40 + 1).double())
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.half(), x.bfloat16(), x.clone()),
+    lambda x: (x.clone(), x.bfloat16(), x.half()),
+    lambda x: (torch.sum(x, 1, dtype=torch.float16), x.sum(1), torch.sum(x, 1, dtype=torch.bfloat16)),
+])  # fmt: skip
+def test_values_rounded_to_several_types_are_several(function: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
+    x = torch.randn(3, 5)
+    graph = from_torch(Of(function).eval(), (x,)).graph
+    rounded = dict(graph.rounded)
+    types = [rounded.get(graph.behind(name)[-1], "float32") for name in graph.returns]
+    assert types == [name_of(one.dtype) for one in function(x)]
 
 
 def test_of_numpy_what_numpy_has() -> None:

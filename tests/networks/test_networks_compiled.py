@@ -144,7 +144,7 @@ def test_a_budget_that_is_too_short_says_so(cache: None) -> None:
 
 @pytest.mark.thorough
 def test_a_search_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trial is made twice, and a piece whose search did not end is searched on."""
+    """No trial is made twice, and a piece whose search did not end is searched on. Both pieces are searched at the same time."""
     measured: list[str] = []
     put = Session._put
     monkeypatch.setattr(Session, "_put", lambda self, s, m, took: (measured.append(m.digest), put(self, s, m, took))[1])
@@ -159,10 +159,10 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     module = module_of(0, nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 16))
     with pytest.raises(KeyboardInterrupt):
         gensor_gym.compile(module, (X,), trials=2, on_trial=killed)
-    assert len(measured) == 3
+    assert len(measured) in (3, 4)
     found = gensor_gym.compile(module, (X,), trials=2)
     assert len(set(measured)) == len(measured) == 4
-    assert sorted(len(result.trace) for result in found.results) == [0, 2]
+    assert {len(result.trace) for result in found.results} <= {0, 2}
 
 
 class Uncovered(nn.Module):
