@@ -139,3 +139,29 @@ def test_kernels_against_torch(name: str) -> None:
     plan = cut_all(folded(from_torch(Of(function).eval(), inputs)))
     found = NetworkFunction(plan, kernels_of(plan, 0, 0), 1)(*inputs)
     np.testing.assert_allclose(found.numpy(), function(*inputs).numpy(), rtol=1e-5, atol=1e-5)
+
+
+OUTSIDE = torch.tensor([[5, 0, 2, -9], [2, -5, 4, 3]])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, ids: x[torch.arange(2)[:, None], ids],
+    lambda x, ids: x.gather(1, ids[:, :, None].expand(2, 4, 6)),
+    lambda x, ids: x.transpose(0, 1)[ids, torch.arange(2)[:, None]],
+])  # fmt: skip
+def test_places_outside_of_one_of_several_axes_are_no_elements(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    inside = (OUTSIDE >= 0) & (OUTSIDE < 4)
+    wanted = function(X, OUTSIDE.where(inside, 0)).where(inside[:, :, None], torch.nan).numpy()
+    plan = cut_all(folded(from_torch(Of(function).eval(), (X, FEW))))
+    np.testing.assert_array_equal(plan.network.reference(X.numpy(), OUTSIDE.numpy())[0].value, np.float64(wanted))
+    np.testing.assert_array_equal(NetworkFunction(plan, kernels_of(plan, 0, 0), 1)(X, OUTSIDE).numpy(), wanted)
+
+
+def test_places_outside_of_one_of_several_axes_are_not_written() -> None:
+    def written(x: Tensor, ids: Tensor) -> Tensor:
+        return x.index_put((torch.arange(2)[:, None], ids), torch.tensor(7.0))
+
+    inside, wanted = (OUTSIDE >= 0) & (OUTSIDE < 4), X.clone()
+    wanted[torch.arange(2)[:, None].expand(2, 4)[inside], OUTSIDE[inside]] = 7.0
+    network = from_torch(Of(written).eval(), (X, FEW))
+    np.testing.assert_array_equal(network.reference(X.numpy(), OUTSIDE.numpy())[0].value, wanted.double().numpy())

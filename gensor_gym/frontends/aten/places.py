@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
+from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Gather
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
@@ -87,10 +88,22 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
 def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
     """Combine indices along several axes to flat indices over these axes. `chosen` maps an axis to (its indices, its extent)."""
     made: Places | None = None
-    for ids, extent in chosen.values():
-        made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, _known(b, ids), extent))
+    every = [(_from_start(b, _known(b, ids), extent), extent) for ids, extent in chosen.values()]
+    for ids, extent in every:
+        made = _sum(b, None if made is None else _times(b, made, extent), ids)
     assert made is not None
+    for ids, extent in every if len(every) > 1 else ():
+        made = within(b, ids, extent, made) if isinstance(ids, str) and isinstance(made, str) else made
     return made
+
+
+def within(b: Builder, ids: str, extent: int, places: Expression | str) -> str:
+    """Replace flat indices `places` by -1, which is no element, where indices `ids` along one axis are outside of its extent.
+
+    Otherwise they would stand for elements of other rows.
+    """
+    inside = of("where", of("less", ids, float(extent)), places, -1.0)
+    return b.map(of("where", of("less", ids, 0.0), -1.0, inside), "within")
 
 
 def _known(b: Builder, ids: str | float) -> Places:
@@ -125,7 +138,11 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
     steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
     steps[axis], step = 0, steps[axis]
     lines = np.ix_(*(np.arange(extent) * one for extent, one in zip(extents, steps, strict=True)))
-    return take(b, b.reshape(x, (-1,)), [0], _sum(b, _times(b, _known(b, ids), step), sum(lines, np.zeros(extents))))
+    known = _known(b, ids)
+    made = _sum(b, _times(b, known, step), sum(lines, np.zeros(extents)))
+    if isinstance(known, str) and isinstance(made, str) and math.prod(shape) > shape[axis]:
+        made = within(b, known, shape[axis], made)
+    return take(b, b.reshape(x, (-1,)), [0], made)
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:

@@ -11,7 +11,7 @@ from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Broadcast, Gather, Reshape, Scatter, Slice
 from gensor_gym.frontends.aten.choices import equal
 from gensor_gym.frontends.aten.maps import floor
-from gensor_gym.frontends.aten.places import among
+from gensor_gym.frontends.aten.places import among, within
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -114,8 +114,7 @@ def _along(
         others = [steps[one] * np.arange(extents[one] if one != axis else 1) for one in rows]
         beside = sum(np.ix_(*others)).reshape([*map(len, others), *[1] * (len(shape) - len(rows))])  # type: ignore[union-attr]
         place = of("add", of("multiply", places, float(steps[axis])), b.constant("beside", beside))
-        within = of("where", of("less", places, float(shape[axis])), place, -1.0)
-        places = b.map(of("where", of("less", places, 0.0), -1.0, within), "places")
+        places = within(b, places, shape[axis], place)
     turned = b.transpose(x, order)
     flat = b.reshape(b.dense(turned) if not _is_zero(b, turned) else turned, (wide, -1))
     if isinstance(source, str):
