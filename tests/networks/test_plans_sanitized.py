@@ -1,5 +1,4 @@
-"""Random legal plans, with every kind of anchor and with loops, and random orders of images: right, and natively under the
-compiler's sanitizers."""
+"""Random legal plans, with every kind of anchor and with loops, and random orders of images: right, also under sanitizers."""
 
 from __future__ import annotations
 
