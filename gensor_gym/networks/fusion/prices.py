@@ -6,17 +6,14 @@ computation, the machine, the constructor and the sources of this package.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gensor_gym.cache.folders import private_dir
-from gensor_gym.cache.owned import read_own
+from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.families import AnySchedule, parsed
 from gensor_gym.codegen.remembered import sources
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.files import write_whole
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.constructor import NAME, constructed
 from gensor_gym.networks.network import Network
@@ -64,12 +61,10 @@ def program_of(computation: Operator | Dataflow, hardware: Hardware) -> tuple[An
 
     ValueError if the computation has no kernel.
     """
+
+    def read(text: str) -> tuple[AnySchedule, float]:
+        seconds, _, schedule = text.partition(" ")
+        return parsed(computation, schedule), float.fromhex(seconds)
+
     parts = [sources(), NAME, repr(computation), repr(hardware)]
-    path = private_dir(FOLDER) / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.txt"
-    try:
-        seconds, _, text = read_own(path).decode().partition(" ")
-        return parsed(computation, text), float.fromhex(seconds)
-    except ValueError:  # it is missing, or cannot be read
-        schedule, made = constructed(computation, hardware)
-    write_whole(path, f"{made.hex()} {schedule}".encode(), 0o600)
-    return schedule, made
+    return kept(FOLDER, parts, read, lambda: constructed(computation, hardware), lambda made: f"{made[1].hex()} {made[0]}")

@@ -6,13 +6,10 @@ the rule, the machine and the sources of this package.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
-from gensor_gym.cache.folders import private_dir
-from gensor_gym.cache.owned import read_own
+from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.remembered import sources
-from gensor_gym.files import write_whole
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
@@ -22,20 +19,16 @@ FOLDER = "plans"
 
 def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardware], Plan], machine: Hardware) -> Plan:
     """Return a network's plan by the rule `name`: read from the cache if legal, else computed by `rule` and stored."""
-    path = private_dir(FOLDER) / f"{_key(network, name, machine)}.txt"
-    try:
-        known = Plan.parse(network, read_own(path).decode())
-    except ValueError:  # it is missing, or cannot be parsed
-        known = None
-    if known is not None and not known.fault:
+
+    def read(text: str) -> Plan:
+        known = Plan.parse(network, text)
+        if known.fault:
+            raise ValueError(known.fault)
         return known
-    made = rule(network, machine)
-    if not made.fault:
-        write_whole(path, str(made).encode(), 0o600)
-    return made
+
+    return kept(FOLDER, _depends(network, name, machine), read, lambda: rule(network, machine))
 
 
-def _key(network: Network, name: str, machine: Hardware) -> str:
-    """Return a hash of all that a plan depends on: package, rule, machine, graph, origins of nodes, names of constants."""
-    parts = [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+def _depends(network: Network, name: str, machine: Hardware) -> list[str]:
+    """Return all that a plan depends on: package, rule, machine, graph, origins of nodes, names of constants."""
+    return [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]

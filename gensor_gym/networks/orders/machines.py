@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 import numpy as np
 
+from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES
+from gensor_gym.codegen.remembered import sources
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, constant_values
 from gensor_gym.cost.gpu.gpu import layout_kernel
@@ -32,6 +34,7 @@ from gensor_gym.winograd.graph import WinogradGraph
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 """Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
+FOLDER = "orders"
 GAIN = 0.9
 """Largest predicted time of Winograd's algorithm, as a share of that of plain sums, with which it is taken.
 
@@ -40,6 +43,7 @@ Those of 7x7 pixels took 0.79 to 1.16, so small predicted gains are uncertain.
 """
 
 
+@lru_cache(maxsize=4096)
 def with_orders(op: Operator, **orders: object) -> Operator:
     """Return an operator with other arguments, such as the order `image="nhwc"` of a tensor (see `operators.images`).
 
@@ -92,7 +96,12 @@ def convolution_seconds(op: Operator, machine: Hardware) -> float:
         tensors = {"image": op.reads[0].tensor, "result": op.output}
         turned = sum(tensor.size for name, tensor in tensors.items() if order_of(op, name) == IMAGES[0])
         return turned * _cycles(machine, PACK_BYTES) / machine.clock
-    return best_seconds(op, with_orders(op, result=IMAGES[1]), machine)
+    return _kept(op, machine, lambda: best_seconds(op, with_orders(op, result=IMAGES[1]), machine))
+
+
+def _kept(op: Operator, machine: Hardware, predict: Callable[[], float]) -> float:
+    """Return the predicted seconds of a convolution, which the user's cache keeps; predicting them takes milliseconds."""
+    return kept(FOLDER, [sources(), repr(op), repr(machine)], float.fromhex, predict, float.hex)
 
 
 @lru_cache(maxsize=1024)
@@ -108,9 +117,13 @@ def by_winograd(op: Operator, machine: Hardware) -> tuple[Operator, float]:
         other = with_orders(op, winograd=TILE)
     except ValueError:  # it has strides, other orders or other windows
         return op, plain
-    graph = WinogradGraph(dataclasses.replace(other, frozen=True), machine)
-    seconds = min((float(graph.latencies(rows).min()) for rows in graph.enumerate()), default=math.inf)  # no block fits a cache
+    seconds = _kept(other, machine, lambda: _winograd_seconds(other, machine))
     return (other, seconds) if seconds < GAIN * plain else (op, plain)
+
+
+def _winograd_seconds(op: Operator, machine: Hardware) -> float:
+    graph = WinogradGraph(dataclasses.replace(op, frozen=True), machine)
+    return min((float(graph.latencies(rows).min()) for rows in graph.enumerate()), default=math.inf)  # no block fits a cache
 
 
 def turning_seconds(nbytes: int, machine: Hardware) -> float:
