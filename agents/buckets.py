@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.networks import FALLBACKS, CompiledNetwork, Examples, check_settings, compile_network
+from agents.modules import FALLBACKS
+from agents.networks import CompiledNetwork, check_settings, compile_network
 from gensor_gym.cycles import uncollected
+from gensor_gym.frontends.forms import Examples
 from gensor_gym.networks.forms import taken_apart
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.sizes import Axes, Shape, axes_of, check_sizes, cut, holds, padded, shapes_of, shapes_text

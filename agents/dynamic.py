@@ -230,7 +230,7 @@ def compile_dynamic(
     module: Any, example_inputs: Sequence[Any] | Mapping[str, Any], dynamic_shapes: Any, buckets: int | None, hw: Hardware,
     compile_one: Callable[[Network], CompiledNetwork], arena: str | None,
 ) -> DynamicNetwork:  # fmt: skip
-    """Compile a module for ranges of sizes on a checked machine. See `agents.networks.compile_module`.
+    """Compile a module for ranges of sizes on a checked machine. See `agents.modules.compile_module`.
 
     Raises:
         Unsupported, NoKernel: as `compile_module`.

@@ -1,14 +1,11 @@
-"""Compile a torch module to one function. Every kernel of the network's plan is searched once and then stored."""
+"""Compile a network to one function. Every kernel of the network's plan is searched once and then stored."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import math
-import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,13 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from agents.dynamic import DynamicNetwork, compile_dynamic
-from agents.optimizer import Asked, NoKernel, Result, check_seed, watched
-from agents.pieces import OnTask, in_loop, search_pieces, start_worker
+from agents.optimizer import Asked, Result, check_seed, watched
+from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from agents.quality import Effort
 from agents.strategy import OtherSearch
@@ -31,9 +27,8 @@ from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.codegen.targets import target_of
-from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.frontends.unsupported import Unsupported, refusing
+from gensor_gym.frontends.unsupported import refusing
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
@@ -59,11 +54,8 @@ ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
 """Texts of one operator and one fused operator. A network accepts those options that the search of either accepts."""
 OF_EVERY_STRATEGY = ("backend", "store", "reuse", "on_trial")
 """Options of `optimize` that are not hyperparameters of a strategy."""
-Examples = Sequence[Any] | Mapping[str, Any]
 TARGETS = ("c", "cuda")
 """Languages of the kernels that a network may have (`codegen.targets`)."""
-FALLBACKS = ("error", "torch")
-"""Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -331,70 +323,3 @@ def _kernels(
             schedule = in_loop(asked[step.computation], result.schedule, count, trials) if count else result.schedule
             texts[step.computation, count] = remembered(step.computation, schedule, result.task.hardware)
     return tuple(texts[step.computation, count] for step, count in zip(plan.steps, rows, strict=True))
-
-
-@overload
-def compile_module(
-    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf,
-    dynamic_shapes: None = None, **options: Any,
-) -> CompiledNetwork: ...  # fmt: skip
-@overload
-def compile_module(
-    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
-    buckets: int | None = None, **options: Any,
-) -> CompiledNetwork | DynamicNetwork | FallenBack: ...  # fmt: skip
-def compile_module(
-    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, dynamic_shapes: Any = None,
-    buckets: int | None = None, **options: Any,
-) -> CompiledNetwork | DynamicNetwork | FallenBack:  # fmt: skip
-    """Compile a torch module to one function.
-
-    `compile_network` describes `options`, `frontends.torch_export` the covered modules. `seconds` include torch's export. With
-    `fallback="torch"`, a module that cannot be compiled is returned as a function that calls it; a RuntimeWarning says why.
-
-    With `dynamic_shapes`, those of `torch.export.export`, the function serves ranges of sizes on a CPU. Each range has `buckets`
-    parts, with kernels of the largest size of the part (`agents.dynamic`). `seconds` are for each part.
-
-    Raises:
-        Unsupported: if the module is not covered.
-        NoKernel: if no kernel of a piece runs correctly.
-        ValueError: if `fallback` is unknown, and for sizes without a range.
-    """
-    from gensor_gym.frontends.cached.networks import cached_network
-
-    if fallback not in FALLBACKS:
-        raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
-    begin = time.monotonic()
-    hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
-    if dynamic_shapes is None and buckets is not None:
-        raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
-    if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
-        start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
-    with uncollected():
-        try:
-            if dynamic_shapes is not None:
-                compile_one = functools.partial(compile_network, seconds=seconds, **options)
-                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one, options.get("arena"))
-            network = cached_network(module, example_inputs)
-            left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-            return compile_network(network, seconds=left, **options)
-        except (Unsupported, NoKernel) as error:
-            if fallback == "error":
-                raise
-            warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
-            return FallenBack(module, str(error))
-
-
-@dataclass(frozen=True, eq=False)
-class FallenBack:
-    """A module that torch runs, as before, because it could not be compiled."""
-
-    module: Any
-    reason: str
-    """Text of the error why the module was not compiled, such as the unsupported operation and its position in the module."""
-
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Call the module by torch, without gradients, and return its result."""
-        torch: Any = sys.modules["torch"]  # imported already, because the module is torch's
-        with torch.no_grad():
-            return self.module(*inputs, **named)

@@ -18,7 +18,7 @@ _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
     "build": "gensor_gym.codegen",
-    "compile": "agents.networks:compile_module",
+    "compile": "agents.modules:compile_module",
     "compile_buckets": "agents.buckets:compile_buckets",
     "load_plugins": "gensor_gym.plugins",
     "load_space": "gensor_gym.spaces",

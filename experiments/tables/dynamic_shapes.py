@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 from torch.export import Dim
 
-from agents.networks import compile_module
+from agents.modules import compile_module
 from agents.runs.sheets.cells import factor, spread
 from experiments.comparison.summary import interval, ratio
 from experiments.networks.attention import bert_of_ids

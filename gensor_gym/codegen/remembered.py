@@ -15,6 +15,7 @@ from typing import Any
 
 from gensor_gym.cache.folders import cache_dir, private_dir
 from gensor_gym.cache.owned import read_own
+from gensor_gym.cache.sources import sources
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.build import BuiltKernel, build, built
 from gensor_gym.codegen.kernel import Kernel, Launch
@@ -78,17 +79,6 @@ def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware
     """
     parts = [sources(), repr(op), str(schedule), repr(hw)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@functools.cache
-def sources() -> str:
-    """Return the SHA-256 of the package's own source files, which is part of the keys of cached results."""
-    folder = Path(__file__).parents[1]
-    files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
-    found = hashlib.sha256()
-    for path in files:
-        found.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 def _text(kernel: Kernel) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.cache.owned import made_own
+from gensor_gym.cache.sources import files_of
 from gensor_gym.graph.compiling.notice import watch
 from gensor_gym.graph.compiling.parts import Early, entry, is_tried, part
 from gensor_gym.graph.compiling.units import unit
@@ -113,10 +114,12 @@ def _folder(package: Path) -> Path | None:
     Folders unused for a week are removed.
     """
     text = hashlib.sha256()
-    for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):
-        source = path.read_bytes()
-        if {"graph", "cost"} & {*path.parts[-3:-1]} or path.name == "occupancy.py" or b"graph.compiled import" in source:
-            text.update(path.name.encode() + b"\0" + source + b"\0")
+    for path, source in (each for root in sorted({_PACKAGE, package}) for each in files_of(root).items()):
+        *folders, name = path.split(os.sep)
+        if not name.endswith(".py"):
+            continue
+        if {"graph", "cost"} & {*folders[-2:]} or name == "occupancy.py" or b"graph.compiled import" in source:
+            text.update(name.encode() + b"\0" + source + b"\0")
     for base in _bases():
         folder = base / "numba" / text.hexdigest()[:16]
         if _is_writable(folder):

@@ -6,10 +6,10 @@ find wrong accesses.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
-import numba
 import numpy as np
 
 from gensor_gym.operators.bodies import BODIES
@@ -101,7 +101,14 @@ def _view(op: Loops, access: Access, array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(begin, op.extents, strides, writeable=False)
 
 
-@numba.njit  # not cached, because a cache needs a writable folder when the module is imported
+@functools.cache
+def _compiled_erf() -> Callable[[Array], Array]:
+    import numba  # takes a tenth of a second, which callers without references need not wait
+
+    compiled: Callable[[Array], Array] = numba.njit(_erf)  # not cached, because a cache needs a writable folder
+    return compiled
+
+
 def _erf(flat: Array) -> Array:
     """Compute the error function of each element, which NumPy lacks."""
     out = np.empty_like(flat)
@@ -111,7 +118,7 @@ def _erf(flat: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    return 0.5 * x * (1.0 + _erf(np.ravel(x) * math.sqrt(0.5)).reshape(x.shape))
+    return 0.5 * x * (1.0 + _compiled_erf()(np.ravel(x) * math.sqrt(0.5)).reshape(x.shape))
 
 
 def _sigmoid(x: Array) -> Array:

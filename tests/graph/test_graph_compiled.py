@@ -17,13 +17,20 @@ from gensor_gym.cost import model
 from gensor_gym.cost.gpu.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph import compiled as module
+from gensor_gym.cache.sources import files_of
 from gensor_gym.graph import rules
 from gensor_gym.graph.compiled import compiled, lean, outlined
 from gensor_gym.graph.compiling.units import Unit
 from tests.support.graph_walks import graph_of
 
 ROOT = Path(__file__).resolve().parents[2]
-folder_of = module._folder.__wrapped__
+
+
+def folder_of(package: Path) -> Path:
+    """The cache folder for the sources as they are now, not as this process has read them."""
+    files_of.cache_clear()
+    found: Path = module._folder.__wrapped__(package)
+    return found
 
 
 @pytest.fixture
@@ -124,6 +131,7 @@ import numpy as np
 from gensor_gym import ConstructionGraph
 from gensor_gym.cost import model
 from gensor_gym.env.tasks import TaskSet
+from gensor_gym.cache.sources import files_of
 from gensor_gym.graph import rules
 from gensor_gym.graph.compiled import plain
 graph = ConstructionGraph("gemm(m=64, n=48, k=40)", "h200", "extended")

@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.networks import CompiledNetwork, compile_module  # noqa: E402
+from agents.modules import compile_module  # noqa: E402
+from agents.networks import CompiledNetwork  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.chains.chain import chain_of  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402

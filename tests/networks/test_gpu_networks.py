@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gensor_gym  # noqa: E402
-from agents.networks import compile_module  # noqa: E402
+from agents.modules import compile_module  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.codegen.runtime import cuda  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402

@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.networks import CompiledNetwork, compile_module  # noqa: E402
+from agents.modules import compile_module  # noqa: E402
+from agents.networks import CompiledNetwork  # noqa: E402
 from gensor_gym.codegen.cuda import nvrtc  # noqa: E402
 from gensor_gym.codegen.export import Exported  # noqa: E402
 from gensor_gym.measure.emulator.emulator import HEADER, _include_text, find_cxx  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.networks import compile_module  # noqa: E402
+from agents.modules import compile_module  # noqa: E402
 from experiments.networks import attention, convolutional, suite  # noqa: E402
 from gensor_gym.networks.gpu.emulated import EmulatedNetwork  # noqa: E402
 

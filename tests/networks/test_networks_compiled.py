@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 import gensor_gym
 from agents import pieces
-from agents.networks import CompiledNetwork, FallenBack
+from agents.modules import FallenBack
+from agents.networks import CompiledNetwork
 from agents.optimizer import Asked
 from gensor_gym import hardware
 from gensor_gym.cache.folders import cache_dir

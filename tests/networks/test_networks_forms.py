@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_structure
 
-from agents.networks import CompiledNetwork, compile_module
+from agents.modules import compile_module
+from agents.networks import CompiledNetwork
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from tests.frontends.test_torch_export import Of
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from agents.networks import compile_module
+from agents.modules import compile_module
 from gensor_gym.dataflow.nodes import HALVES, Contract
 from gensor_gym.frontends.torch_export import from_torch
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import register_pytree_node, tree_leaves, tree_structure
 
-from agents.networks import compile_module
+from agents.modules import compile_module
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction

@@ -13,7 +13,7 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401  (which registers the 
 from torch import Tensor, nn
 
 from agents import networks
-from agents.networks import compile_module
+from agents.modules import compile_module
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.frontends.aten import quantized
 from gensor_gym.frontends.torch_export import from_torch

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agents.networks import compile_module  # noqa: E402
+from agents.modules import compile_module  # noqa: E402
 from gensor_gym import hardware  # noqa: E402
 from gensor_gym.dataflow.nodes import Contract, Transpose  # noqa: E402
 from gensor_gym.frontends.torch_export import from_torch  # noqa: E402

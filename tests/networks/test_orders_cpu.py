@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from agents.networks import compile_module
+from agents.modules import compile_module
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.nodes import Contract, Transpose

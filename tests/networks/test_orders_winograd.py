@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from agents.networks import compile_module
+from agents.modules import compile_module
 from gensor_gym import hardware, operators
 from gensor_gym.dataflow.bounds import exact
 from gensor_gym.dataflow.evaluate import evaluate_node

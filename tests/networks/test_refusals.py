@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import gensor_gym
 from agents import networks
-from agents.networks import FallenBack
+from agents.modules import FallenBack
 from agents.optimizer import Asked
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.measure.measurement import Status

@@ -191,7 +191,7 @@ def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     At a quality, the cache is empty; otherwise a second run reuses the trials of the first. Raise ValueError if a call would hold
     more than `most_bytes`.
     """
-    from agents.networks import compile_module
+    from agents.modules import compile_module
 
     def planned(network: Network) -> Plan:
         plan, most = plan_of(network, asked["plan"]), asked.get("most_bytes")

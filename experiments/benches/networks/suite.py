@@ -1,6 +1,6 @@
 """Whole networks compared with other libraries: `python -m experiments.bench suite=networks` (conf/bench.yaml).
 
-Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
+Our network from `agents.modules.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
 frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
 the module in float64. A second start with the same settings resumes.
 """

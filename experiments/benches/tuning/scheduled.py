@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, RoundRobin, Scheduler, geometric_speedup, total_latency
-from agents.networks import compile_module
+from agents.modules import compile_module
 from agents.optimizer import Asked
 from agents.pieces import Piece, spend
 from experiments.benches.networks.process import expected_of, fault_of

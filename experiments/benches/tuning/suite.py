@@ -147,7 +147,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
     `points` says how fast the network was at several times during the search; `facts` are fields about the whole search.
     Raise RuntimeError if outputs are wrong.
     """
-    from agents.networks import compile_module
+    from agents.modules import compile_module
     from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 
     module, inputs, expected = drawn(name, settings.batch, seed)

@@ -14,7 +14,7 @@ import torch
 from omegaconf import DictConfig
 
 from agents.buckets import compile_buckets
-from agents.networks import compile_module
+from agents.modules import compile_module
 from agents.runs.sheets.cells import factor, spread
 from experiments.comparison.summary import interval, ratio
 from experiments.networks.attention import bert_of_ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import io
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gensor_gym.codegen.remembered import sources
+from gensor_gym.cache.sources import sources
 from gensor_gym.frontends.forms import Examples
 
 OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__main__"}
@@ -21,14 +22,15 @@ OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__m
 
 
 class _Canonical(pickle.Pickler):
-    """Pickles objects for hashing: equal objects give equal bytes in every process. Tensors are replaced by digests."""
+    """Pickles objects for hashing: equal objects give equal bytes in every process. Elements of tensors are left out."""
 
-    def __init__(self, whole: bool) -> None:
-        """Set what digests of tensors cover: with `whole` the elements too, otherwise only type, shape and strides."""
+    def __init__(self) -> None:
+        """Begin with no bytes written and no tensors met."""
         self.written = io.BytesIO()
         super().__init__(self.written, protocol=4)
         self.fast = True  # without references to equal objects, which differ from process to process
-        self.whole = whole
+        self.tensors: list[torch.Tensor] = []
+        """The tensors of the objects in the order in which they were met, each contiguous."""
         self.modules: set[str] = set()
 
     def persistent_id(self, obj: Any) -> Any:
@@ -45,11 +47,13 @@ class _Canonical(pickle.Pickler):
     def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_quantized:
             raise pickle.PicklingError(f"a tensor on {tensor.device}, {tensor.layout}")
-        found = ("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.stride())
-        if not self.whole:
-            return found
-        data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return (*found, hashlib.sha256(data.data).hexdigest())
+        self.tensors.append(tensor.detach().contiguous() if not tensor.is_contiguous() else tensor)
+        return ("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.stride())
+
+
+def _elements(tensor: torch.Tensor) -> ctypes.Array[ctypes.c_char]:
+    """Return a contiguous tensor's memory. Unlike torch's operations it takes no turn with other threads of Python."""
+    return (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
 
 
 def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | None:
@@ -59,17 +63,20 @@ def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | N
     change of each Python file that the module's code can call. It does not cover values that a program changed in these files'
     modules after import.
     """
-    of_module, of_inputs = _Canonical(whole=True), _Canonical(whole=False)
+    of_module, of_inputs = _Canonical(), _Canonical()
     try:
         of_module.dump(module)
         of_inputs.dump(example_inputs)
         files = _files(of_module.modules | of_inputs.modules)
+        elements = [_elements(tensor) for tensor in of_module.tensors]
     except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError, RuntimeError, OSError):
         return None
     settings = sys.version, torch.__version__, torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
     found = hashlib.sha256(repr((sources(), settings, files)).encode())
     found.update(of_module.written.getbuffer())
     found.update(of_inputs.written.getbuffer())
+    for memory in elements:
+        found.update(memory)
     return found.hexdigest()
 
 

@@ -55,10 +55,22 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
 
     The cache has the networks of modules that were converted before. Errors are those of `from_torch`.
     """
+    path, known = looked_up(module, example_inputs)
+    return known or converted(module, example_inputs, path)
+
+
+def looked_up(module: Any, example_inputs: Examples) -> tuple[Path | None, Network | None]:
+    """Return the path of a module's network in the cache, and the network if it is there.
+
+    The path is None if the module cannot be identified.
+    """
     digest = program_digest(module, example_inputs) if isinstance(module, torch.nn.Module) else None
     path = None if digest is None else private_dir(FOLDER) / f"{digest}.pickle"
-    if path is not None and (known := _read(path, module)) is not None:
-        return known
+    return path, None if path is None else _read(path, module)
+
+
+def converted(module: Any, example_inputs: Examples, path: Path | None) -> Network:
+    """Convert a module to a network as `torch_export.from_torch` does, and store it at `path`, that of `looked_up`."""
     from gensor_gym.frontends.torch_export import from_torch  # imports torch's export, which takes a second
 
     made = from_torch(module, example_inputs)

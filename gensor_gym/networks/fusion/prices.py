@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
+from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.families import AnySchedule, parsed
-from gensor_gym.codegen.remembered import sources
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.constructor import NAME, constructed

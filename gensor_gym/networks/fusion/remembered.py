@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
-from gensor_gym.codegen.remembered import sources
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES
-from gensor_gym.codegen.remembered import sources
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, constant_values
 from gensor_gym.cost.gpu.gpu import layout_kernel
