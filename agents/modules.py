@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
+COMPILES = "agents.networks"
 TURN = 5e-5
 """Seconds after which Python's threads change turns while modules are imported; Python's default is 5e-3."""
+_ONE = threading.RLock()
+"""Held in the block of `_importing`, so that no other thread takes TURN for the interval to restore."""
 
 
 @overload
@@ -100,16 +103,20 @@ def _importing() -> Iterator[None]:
 
     def load() -> None:
         with suppress(Exception):  # the import after the block raises it again
-            import_module("agents.networks")
+            import_module(COMPILES)
 
-    thread, interval = threading.Thread(target=load, daemon=True), sys.getswitchinterval()
-    sys.setswitchinterval(TURN)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        sys.setswitchinterval(interval)
+    with _ONE:
+        if COMPILES in sys.modules:
+            yield
+            return
+        thread, interval = threading.Thread(target=load, daemon=True), sys.getswitchinterval()
+        sys.setswitchinterval(TURN)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+            sys.setswitchinterval(interval)
 
 
 @dataclass(frozen=True, eq=False)

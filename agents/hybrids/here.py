@@ -14,8 +14,8 @@ from gensor_gym.hardware import from_json
 from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.hardware.types import Hardware
 
-MACHINE = "hardware.json"
-"""File name of the measured machine's description in the folder of `gensor adapt`."""
+FOLDER, MACHINE = "adapted", "hardware.json"
+"""Folder of the cache for results of `gensor adapt`, and file name of the measured machine's description there."""
 
 
 def measured_here(hw: Hardware) -> bool:
@@ -23,8 +23,10 @@ def measured_here(hw: Hardware) -> bool:
 
     RuntimeWarning if the results do not load, for example after a change of the model.
     """
+    if hw.name != "host" or not (cache_dir() / FOLDER).is_dir():  # most machines, whose processor then needs no look
+        return False
     folder = adapted_folder()
-    if hw.name != "host" or not (folder / FILE).is_file():
+    if not (folder / FILE).is_file():
         return False
     try:
         if from_json(read_text(folder / MACHINE)).units != hw.units:
@@ -43,4 +45,4 @@ def adapted_folder() -> Path:
     """
     info = cpu_info()
     text = repr((LAYOUT_VERSION, info.model, info.cores, info.arch, sorted(info.flags)))
-    return cache_dir() / "adapted" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    return cache_dir() / FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 KINDS = (".py", ".c", ".h")
+FITTED = "cost"
+"""Folder of the package whose JSON files count as sources: constants of the cost model, which choose programs."""
 
 
 @functools.cache
@@ -28,8 +30,9 @@ def files_of(package: Path) -> Mapping[str, bytes]:
 
 @functools.cache
 def sources() -> str:
-    """Return the SHA-256 of this package's source files, which is part of the keys of cached results."""
+    """Return the SHA-256 of this package's source files and of the cost model's constants; it is part of keys."""
     found = hashlib.sha256()
-    for path, content in files_of(PACKAGE).items():
+    constants = {path.name: path.read_bytes() for path in sorted((PACKAGE / FITTED).glob("*.json"))}
+    for path, content in {**files_of(PACKAGE), **constants}.items():
         found.update(f"{path}\0".encode() + content)
     return found.hexdigest()

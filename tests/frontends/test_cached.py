@@ -209,6 +209,33 @@ def test_only_the_last_files_are_kept(exports: list[str], tmp_path: Path, monkey
     assert len(exports) == 6
 
 
+def test_a_module_is_looked_up_with_few_modules_of_python() -> None:
+    """`agents.modules` hashes weights while the others are imported, so it must not need them."""
+    program = "import sys, agents.modules, gensor_gym.frontends.cached.networks; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "gensor_gym.networks.network" in loaded
+    assert not {"numba", "scipy", "matplotlib", "agents.networks", "gensor_gym.codegen", "torch._dynamo"} & loaded
+
+
+@pytest.mark.parametrize("place", ((0, 0), (2, 1)))
+def test_every_element_of_a_transposed_tensor_counts(place: tuple[int, int]) -> None:
+    module = Module().eval()
+    module.own = torch.zeros(2, 3).T
+    before = program_digest(module, (X,))
+    assert before == program_digest(module, (X,)) is not None
+    module.own[place] = 1.0
+    assert program_digest(module, (X,)) != before
+
+
+def test_elements_belong_to_their_tensors() -> None:
+    module, found = Module().eval(), set()
+    for first, second in (([1.0, 2.0], [3.0]), ([1.0], [2.0, 3.0]), ([1.0, 3.0], [2.0])):
+        module.own, module.other = torch.tensor(first), torch.tensor(second)
+        found.add(program_digest(module, (X,)))
+    assert len(found) == 3 and None not in found
+
+
 def test_errors_are_those_of_the_export(exports: list[str]) -> None:
     for _ in range(2):
         with pytest.raises(Unsupported, match="random numbers"):
@@ -227,6 +254,12 @@ module = model.Model().eval()
 network = gensor_gym.compile(module, (x,), quality="fast")
 assert torch.allclose(network(x), module(x), atol=1e-5)
 print("torch._dynamo" in sys.modules)
+assert not {"matplotlib", "torch._inductor", "stable_baselines3", "hydra"} & sys.modules.keys()
+with torch.no_grad():
+    wanted = module(x)
+    for weight in module.parameters():
+        weight.zero_()
+assert torch.allclose(network(x), wanted, atol=1e-5) and not torch.allclose(module(x), wanted, atol=1e-5)
 """
 
 

@@ -13,23 +13,24 @@ import numba
 import numpy as np
 import pytest
 
+from gensor_gym.cache.sources import files_of
 from gensor_gym.cost import model
 from gensor_gym.cost.gpu.gpu import latency_gpu
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.graph import compiled as module
-from gensor_gym.cache.sources import files_of
 from gensor_gym.graph import rules
 from gensor_gym.graph.compiled import compiled, lean, outlined
 from gensor_gym.graph.compiling.units import Unit
 from tests.support.graph_walks import graph_of
 
 ROOT = Path(__file__).resolve().parents[2]
+_uncached = module._folder.__wrapped__
 
 
 def folder_of(package: Path) -> Path:
     """The cache folder for the sources as they are now, not as this process has read them."""
     files_of.cache_clear()
-    found: Path = module._folder.__wrapped__(package)
+    found: Path = _uncached(package)
     return found
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import gensor_gym
-from agents import pieces
+from agents import modules, pieces
 from agents.modules import FallenBack
 from agents.networks import CompiledNetwork
 from agents.optimizer import Asked
@@ -26,6 +26,7 @@ from gensor_gym import hardware
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import remembered
 from gensor_gym.cycles import uncollected
+from gensor_gym.frontends.cached import networks
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.records.store import Store
@@ -92,6 +93,26 @@ def test_a_second_time_nothing_is_searched_written_or_checked(compiled: Compiled
     assert torch.equal(again(X), compiled(X)) and again.digest == compiled.digest
     torch.testing.assert_close(other(X), expected(1), rtol=1e-4, atol=1e-5)
     assert other.digest != again.digest and other.as_torch() is not compiled.as_torch() is again.as_torch()
+
+
+def test_a_known_network_keeps_its_weights_when_the_module_changes(compiled: CompiledNetwork) -> None:
+    module = module_of(0)
+    again = gensor_gym.compile(module, (X,), trials=1)
+    digest = again.digest
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.zero_()
+    assert torch.equal(again(X), compiled(X)) and again.digest == digest == compiled.digest
+    changed = gensor_gym.compile(module, (X,), trials=1)
+    torch.testing.assert_close(changed(X), torch.full((8, 16), 1 / 16))
+
+
+def test_threads_take_turns_as_before(compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    interval, found = sys.getswitchinterval(), list[float]()
+    monkeypatch.setattr(modules, "COMPILES", "tests.none")  # its import fails, of which the thread says nothing
+    monkeypatch.setattr(networks, "program_digest", lambda *_: found.append(sys.getswitchinterval()))
+    assert torch.equal(gensor_gym.compile(module_of(0), (X,), trials=1)(X), compiled(X))
+    assert found == [pytest.approx(modules.TURN)] and sys.getswitchinterval() == interval
 
 
 def test_constants_lie_in_the_functions_memory(compiled: CompiledNetwork) -> None:

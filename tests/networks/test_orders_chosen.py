@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from gensor_gym import operators
+from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
+from gensor_gym.networks.orders import choice, machines
 from gensor_gym.networks.orders.choice import channels_last
+from gensor_gym.networks.orders.machines import FOLDER, by_winograd
 from gensor_gym.networks.orders.rewrite import ordered
 from tests.networks.test_orders import conv, every_choice, fault, seconds
 from tests.support.c_cases import machine
@@ -80,3 +85,35 @@ def test_classes_on_both_sides_of_a_convolution_are_chosen_together() -> None:
     parts = (conv(3, 32), conv(32, 32, groups=32), conv(32, 16, 1), conv(16, 96, 1), conv(96, 96, groups=96), conv(96, 32, 1))
     x = torch.randn(1, 3, 112, 112)
     assert not channels_last(folded(from_torch(nn.Sequential(*parts).eval(), (x,))), machine())
+
+
+def test_a_choice_is_kept_for_its_network_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made again for another graph, machine or setting, and if its text names other values."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    old, made, plain = drawn(1)[0], list[int](), choice._cheapest
+    monkeypatch.setattr(choice, "_cheapest", lambda *asked: made.append(asked[1].lanes) or plain(*asked))
+    first = channels_last(old, machine(8))
+    assert first == channels_last(old, machine(8)) == channels_last(drawn(1)[0], machine(8)) and made == [8]
+    channels_last(old, machine(16))
+    channels_last(old, machine(8), winograd=False)
+    channels_last(drawn(4)[0], machine(8))
+    assert made == [8, 16, 8, 8]
+    for path in (tmp_path / FOLDER).iterdir():
+        path.write_text(f"{path.read_text()} another")
+    assert channels_last(old, machine(8)) == first and made == [8, 16, 8, 8, 8]
+
+
+def test_predicted_seconds_are_kept_for_their_convolution_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    ops = [operators.conv2d(n=1, c=16, h=size, w=size, k=32, r=3, s=3, padding=1) for size in (14, 15)]
+    asked = [(op, machine(lanes)) for op in ops for lanes in (8, 16)]
+    found = [by_winograd.__wrapped__(*one) for one in asked]
+    for module, name in ((machines, "best_seconds"), (machines, "WinogradGraph")):
+        monkeypatch.setattr(module, name, None)
+    machines.convolution_seconds.cache_clear()
+    assert [by_winograd.__wrapped__(*one) for one in asked] == found
+    assert len({seconds for _, seconds in found}) == len(asked)
+    machines.convolution_seconds.cache_clear()
+    monkeypatch.setattr(machines, "sources", lambda: "of another version")
+    with pytest.raises(TypeError):
+        by_winograd.__wrapped__(*asked[0])

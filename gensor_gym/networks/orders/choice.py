@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gensor_gym.cache.sources import sources
+from gensor_gym.cache.texts import kept
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
 from gensor_gym.networks.orders.machines import (
+    FOLDER,
     LAST,
     by_winograd,
     convolution_seconds,
@@ -51,8 +54,20 @@ class Uses:
 def channels_last(network: Network, machine: Hardware, winograd: bool = True) -> frozenset[str]:
     """Return the names of the values that get channels last, so that the predicted seconds of all costs are least.
 
-    `winograd` is that of `rewrite.ordered`.
+    `winograd` is that of `rewrite.ordered`. The user's cache keeps the names.
     """
+
+    def read(text: str) -> frozenset[str]:
+        if not (names := frozenset(text.split())) <= network.graph.values.keys():
+            raise ValueError(f"values {sorted(names)}: expected those of {network}")
+        return names
+
+    constants = repr(sorted(network.constants))
+    depends = [sources(), "channels last", repr(machine), repr(winograd), network.graph.digest, constants]
+    return kept(FOLDER, depends, read, lambda: _cheapest(network, machine, winograd), " ".join)
+
+
+def _cheapest(network: Network, machine: Hardware, winograd: bool) -> frozenset[str]:
     classes = classes_of(network, machine)
     chosen = cheapest(len(classes), costs_of(network, machine, classes, winograd))
     return frozenset(name for uses, last in zip(classes, chosen, strict=True) if last for name in uses.members)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from gensor_gym.cache import folders as module
+from gensor_gym.cache import sources
 from gensor_gym.cache.folders import make_cache_dir
 from gensor_gym.cache.owned import is_own, made_own, read_own
+from gensor_gym.cache.texts import kept
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.measure.isolation.readable import readable
 
@@ -190,3 +192,38 @@ def test_what_is_read_is_the_file_that_was_looked_at(cache: Path) -> None:
     path.parent.chmod(0o770)
     with pytest.raises(ValueError, match="can be written by others"):
         read_own(path)
+
+
+def test_a_text_is_made_once_for_all_that_it_depends_on(cache: Path) -> None:
+    made = list[str]()
+
+    def asked(*depends: str) -> int:
+        return kept("numbers", depends, int, lambda: made.append("".join(depends)) or len(made))
+
+    assert [asked("a"), asked("a"), asked("b"), asked("a"), asked("a", "b"), asked("ab")] == [1, 1, 2, 1, 3, 4]
+    for path in (cache / "numbers").iterdir():
+        path.write_text("no number")
+    assert asked("a") == asked("a") == 5
+    for path in (cache / "numbers").iterdir():
+        path.chmod(0o666)
+    assert asked("b") == asked("b") == 6 and all(mode(path) in (0o600, 0o666) for path in (cache / "numbers").iterdir())
+    with pytest.raises(ZeroDivisionError):
+        kept("numbers", ["c"], int, lambda: 1 // 0)
+
+
+def test_the_digest_covers_sources_and_the_models_constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / name for name in ("one.py", "graph/two.py", "codegen/runtime/three.c", "four.h", "cost/five.json")]
+    for path in (*files, without := tmp_path / "six.md"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("before")
+    monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    found = []
+    for path in (without, *files):
+        path.write_text("after")
+        sources.files_of.cache_clear()
+        found.append(sources.sources.__wrapped__())
+    path.rename(path.with_name("seven.json"))
+    assert len({*found, sources.sources.__wrapped__()}) == len(files) + 2
+    without.write_text("before")
+    sources.files_of.cache_clear()
+    assert sources.sources.__wrapped__() not in found
