@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -69,8 +69,8 @@ def compile_module(
         raise ValueError(f"buckets={buckets}: expected dynamic_shapes with them")
     begin = time.monotonic()
     with uncollected():
-        with _importing():
-            path, network = (None, None) if dynamic_shapes is not None else looked_up(module, example_inputs)
+        with _importing() as wait:  # torch's threads would take turns with the import, so the module runs after it
+            path, network = (None, None) if dynamic_shapes is not None else looked_up(module, example_inputs, wait)
         from agents.dynamic import compile_dynamic
         from agents.networks import LEAST_SECONDS, check_settings, compile_network
         from agents.optimizer import NoKernel
@@ -95,8 +95,8 @@ def compile_module(
 
 
 @contextmanager
-def _importing() -> Iterator[None]:
-    """Import the modules that compile networks in another thread during the `with` block, and wait for them at its end.
+def _importing() -> Iterator[Callable[[], None]]:
+    """Import the modules that compile networks in another thread. The block gets a function that waits for it.
 
     Python's threads then change turns often, because a thread that ends a call into C, such as hashing, waits for its turn.
     """
@@ -107,13 +107,13 @@ def _importing() -> Iterator[None]:
 
     with _ONE:
         if COMPILES in sys.modules:
-            yield
+            yield lambda: None
             return
         thread, interval = threading.Thread(target=load, daemon=True), sys.getswitchinterval()
         sys.setswitchinterval(TURN)
         thread.start()
         try:
-            yield
+            yield thread.join
         finally:
             thread.join()
             sys.setswitchinterval(interval)

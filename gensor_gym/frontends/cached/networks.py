@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -59,14 +59,16 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
     return known or converted(module, example_inputs, path)
 
 
-def looked_up(module: Any, example_inputs: Examples) -> tuple[Path | None, Network | None]:
+def looked_up(
+    module: Any, example_inputs: Examples, wait: Callable[[], object] = lambda: None
+) -> tuple[Path | None, Network | None]:  # fmt: skip
     """Return the path of a module's network in the cache, and the network if it is there.
 
-    The path is None if the module cannot be identified.
+    The path is None if the module cannot be identified. `wait` is called before the module runs.
     """
     digest = program_digest(module, example_inputs) if isinstance(module, torch.nn.Module) else None
     path = None if digest is None else private_dir(FOLDER) / f"{digest}.pickle"
-    return path, None if path is None else _read(path, module)
+    return path, None if path is None else _read(path, module, wait)
 
 
 def converted(module: Any, example_inputs: Examples, path: Path | None) -> Network:
@@ -89,18 +91,17 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def _read(path: Path, module: torch.nn.Module) -> Network | None:
-    """Read a network from a file.
+def _read(path: Path, module: torch.nn.Module, wait: Callable[[], object]) -> Network | None:
+    """Read a network from a file, and call `wait` before the module is run to check it.
 
     None if the file is missing, broken or not this user's, or if the module gives other results.
     """
     try:
         parts, constants, examples, results = pickle.loads(read_own(path))
-        if not _agree(results, _results(module, examples)):
-            return None
         weights = dict(_weights(module))
         arrays = {name: np.array(_array(one, weights)) for name, one in constants.items()}  # copies: a module may be trained on
-        return Network(constants=arrays, **parts)
+        wait()
+        return Network(constants=arrays, **parts) if _agree(results, _results(module, examples)) else None
     except (ValueError, KeyError, TypeError, AttributeError, ImportError, IndexError, EOFError, pickle.UnpicklingError):
         return None
 
