@@ -1,6 +1,6 @@
 """Compile a torch module to one function: its network is looked up or converted, then compiled by `agents.networks`.
 
-This module imports little, so that modules of Python are imported while the weights are hashed: each takes half a second.
+This file imports little, so that a new process hashes the weights while another thread imports the rest (half a second).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gensor_gym.cycles import uncollected
@@ -24,6 +25,7 @@ from gensor_gym.frontends.unsupported import Unsupported
 if TYPE_CHECKING:
     from agents.dynamic import DynamicNetwork
     from agents.networks import CompiledNetwork
+    from gensor_gym.networks.network import Network
 
 FALLBACKS = ("error", "torch")
 """Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
@@ -61,7 +63,7 @@ def compile_module(
         NoKernel: if no kernel of a piece runs correctly.
         ValueError: if `fallback` is unknown, and for sizes without a range.
     """
-    from gensor_gym.frontends.cached.networks import converted, looked_up
+    from gensor_gym.frontends.cached.networks import looked_up
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
@@ -70,28 +72,38 @@ def compile_module(
     begin = time.monotonic()
     with uncollected():
         with _importing() as wait:  # torch's threads would take turns with the import, so the module runs after it
-            path, network = (None, None) if dynamic_shapes is not None else looked_up(module, example_inputs, wait)
-        from agents.dynamic import compile_dynamic
-        from agents.networks import LEAST_SECONDS, check_settings, compile_network
+            known = (None, None) if dynamic_shapes is not None else looked_up(module, example_inputs, wait)
         from agents.optimizer import NoKernel
-        from agents.pieces import start_worker
-        from gensor_gym.measure.records.tuned import tuned_path
 
-        hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
-        if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
-            start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
         try:
-            if dynamic_shapes is not None:
-                compile_one = functools.partial(compile_network, seconds=seconds, **options)
-                return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one, options.get("arena"))
-            network = network or converted(module, example_inputs, path)
-            left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-            return compile_network(network, seconds=left, **options)
+            return _compiled(module, example_inputs, known, begin, seconds, dynamic_shapes, buckets, options)
         except (Unsupported, NoKernel) as error:
             if fallback == "error":
                 raise
             warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
             return FallenBack(module, str(error))
+
+
+def _compiled(
+    module: Any, example_inputs: Examples, known: tuple[Path | None, Network | None], begin: float, seconds: float,
+    dynamic_shapes: Any, buckets: int | None, options: Mapping[str, Any],
+) -> CompiledNetwork | DynamicNetwork:  # fmt: skip
+    """Compile a module whose network is `known`, as `looked_up` returns it, within `seconds` from the time `begin`."""
+    from agents.dynamic import compile_dynamic
+    from agents.networks import LEAST_SECONDS, check_settings, compile_network
+    from agents.pieces import start_worker
+    from gensor_gym.frontends.cached.networks import converted
+    from gensor_gym.measure.records.tuned import tuned_path
+
+    hw = check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
+    if options.get("reuse", True) and options.get("store") is None and not tuned_path().exists():
+        start_worker(hw, options.get("backend", "auto"))  # while torch exports the module
+    if dynamic_shapes is not None:
+        compile_one = functools.partial(compile_network, seconds=seconds, **options)
+        return compile_dynamic(module, example_inputs, dynamic_shapes, buckets, hw, compile_one, options.get("arena"))
+    path, network = known
+    network = network or converted(module, example_inputs, path)
+    return compile_network(network, seconds=max(seconds - (time.monotonic() - begin), LEAST_SECONDS), **options)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def cached_network(module: Any, example_inputs: Examples) -> Network:
 def looked_up(
     module: Any, example_inputs: Examples, wait: Callable[[], object] = lambda: None
 ) -> tuple[Path | None, Network | None]:  # fmt: skip
-    """Return the path of a module's network in the cache, and the network if it is there.
+    """Return the path of a module's network in the cache, and the network if the cache has it.
 
     The path is None if the module cannot be identified. `wait` is called before the module runs.
     """
