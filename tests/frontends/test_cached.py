@@ -16,7 +16,7 @@ from torch import nn
 
 from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.frontends import torch_export
-from gensor_gym.frontends.cached import networks
+from gensor_gym.frontends.cached import digest, networks
 from gensor_gym.frontends.cached.digest import program_digest
 from gensor_gym.frontends.cached.networks import FOLDER, cached_network
 from gensor_gym.frontends.unsupported import Unsupported
@@ -218,8 +218,12 @@ def test_a_module_is_looked_up_with_few_modules_of_python() -> None:
     assert not {"numba", "scipy", "matplotlib", "agents.networks", "gensor_gym.codegen", "torch._dynamo"} & loaded
 
 
+@pytest.mark.parametrize("large", (1, digest.LARGE))
 @pytest.mark.parametrize("place", ((0, 0), (2, 1)))
-def test_every_element_of_a_transposed_tensor_counts(place: tuple[int, int]) -> None:
+def test_every_element_of_a_transposed_tensor_counts(
+    place: tuple[int, int], large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(digest, "LARGE", large)
     module = Module().eval()
     module.own = torch.zeros(2, 3).T
     before = program_digest(module, (X,))
@@ -228,7 +232,9 @@ def test_every_element_of_a_transposed_tensor_counts(place: tuple[int, int]) -> 
     assert program_digest(module, (X,)) != before
 
 
-def test_elements_belong_to_their_tensors() -> None:
+@pytest.mark.parametrize("large", (1, 9, digest.LARGE))
+def test_elements_belong_to_their_tensors(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest, "LARGE", large)
     module, found = Module().eval(), set()
     for first, second in (([1.0, 2.0], [3.0]), ([1.0], [2.0, 3.0]), ([1.0, 3.0], [2.0])):
         module.own, module.other = torch.tensor(first), torch.tensor(second)

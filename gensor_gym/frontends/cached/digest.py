@@ -8,7 +8,8 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,6 +20,9 @@ from gensor_gym.frontends.forms import Examples
 
 OWN_VERSION = {"torch", "numpy", "gensor_gym", *sys.stdlib_module_names} - {"__main__"}
 """Top-level packages whose files are not hashed, because their version is."""
+LARGE = 1 << 18
+"""Bytes from which on a tensor is hashed by a thread of its own."""
+MOST_THREADS = 4
 
 
 class _Canonical(pickle.Pickler):
@@ -56,6 +60,15 @@ def _elements(tensor: torch.Tensor) -> ctypes.Array[ctypes.c_char]:
     return (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
 
 
+def _hashed(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """Yield in order, for each contiguous tensor, its SHA-256 or, if it is small, its elements. Threads hash large tensors."""
+    parts = [_elements(tensor) for tensor in tensors]
+    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+        found = pool.map(lambda part: hashlib.sha256(part).digest(), [part for part in parts if len(part) >= LARGE])
+        for part in parts:
+            yield next(found) if len(part) >= LARGE else part
+
+
 def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | None:
     """Hash everything on which torch's export of a module depends. Return the SHA-256; None if a part cannot be hashed.
 
@@ -68,15 +81,15 @@ def program_digest(module: torch.nn.Module, example_inputs: Examples) -> str | N
         of_module.dump(module)
         of_inputs.dump(example_inputs)
         files = _files(of_module.modules | of_inputs.modules)
-        elements = [_elements(tensor) for tensor in of_module.tensors]
+        elements = [*_hashed(of_module.tensors)]
     except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError, RuntimeError, OSError):
         return None
     settings = sys.version, torch.__version__, torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
     found = hashlib.sha256(repr((sources(), settings, files)).encode())
     found.update(of_module.written.getbuffer())
     found.update(of_inputs.written.getbuffer())
-    for memory in elements:
-        found.update(memory)
+    for part in elements:
+        found.update(part)
     return found.hexdigest()
 
 
