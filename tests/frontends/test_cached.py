@@ -218,6 +218,34 @@ def test_a_module_is_looked_up_with_few_modules_of_python() -> None:
     assert not {"numba", "scipy", "matplotlib", "agents.networks", "gensor_gym.codegen", "torch._dynamo"} & loaded
 
 
+def _faked() -> torch.Tensor:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(8)
+
+
+def _wrapped() -> torch.Tensor:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(torch.ones(8), torch.ones(8))  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("make", [_faked, _wrapped])
+def test_a_tensor_without_memory_of_its_own_has_no_digest(make: Callable[[], torch.Tensor]) -> None:
+    module = Module()
+    module.own = make()
+    assert program_digest(module, (X,)) is None
+
+
+def test_a_view_of_other_elements_is_hashed_as_it_reads() -> None:
+    module, found = Module(), []
+    whole = torch.view_as_complex(torch.arange(8.0).reshape(4, 2))
+    for module.own in (whole, whole.conj(), whole.conj().resolve_conj(), whole.conj().imag, whole.imag):
+        found.append(program_digest(module, (X,)))
+    assert None not in found and found[1] == found[2] and len(set(found)) == 4
+
+
 @pytest.mark.parametrize("large", (1, digest.LARGE))
 @pytest.mark.parametrize("place", ((0, 0), (2, 1)))
 def test_every_element_of_a_transposed_tensor_counts(

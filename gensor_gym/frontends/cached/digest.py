@@ -51,12 +51,23 @@ class _Canonical(pickle.Pickler):
     def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_quantized:
             raise pickle.PicklingError(f"a tensor on {tensor.device}, {tensor.layout}")
-        self.tensors.append(tensor.detach().contiguous() if not tensor.is_contiguous() else tensor)
+        self.tensors.append(tensor if _is_plain(tensor) else tensor.detach().contiguous().resolve_conj().resolve_neg())
         return ("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.stride())
 
 
-def _elements(tensor: torch.Tensor) -> ctypes.Array[ctypes.c_char]:
-    """Return a contiguous tensor's memory. Unlike torch's operations it takes no turn with other threads of Python."""
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor lie in its memory one after another, as they are.
+
+    Other classes of tensors may have no memory of their own, and conjugated or negated ones are views of other elements.
+    """
+    as_they_are = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return as_they_are and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _elements(tensor: torch.Tensor) -> ctypes.Array[ctypes.c_char] | memoryview:
+    """Return a contiguous tensor's memory; of a plain tensor without torch, whose operations take turns with other threads."""
+    if not _is_plain(tensor):
+        return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())
     return (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
 
 
