@@ -67,7 +67,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _elements(tensor: torch.Tensor) -> ctypes.Array[ctypes.c_char] | memoryview:
     """Return a contiguous tensor's memory; of a plain tensor without torch, whose operations take turns with other threads."""
     if not _is_plain(tensor):
-        return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())
+        return tensor.detach().reshape(-1).view(torch.uint8).numpy().data
     return (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
 
 
