@@ -43,7 +43,8 @@ from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
 from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
-from gensor_gym.networks.orders.tilings import filled_registers, filling_tiles, fills_lines, has_tiles
+from gensor_gym.networks.orders.tilings import filled_by_windows, filled_registers, filling_tiles, fills_lines, has_tiles
+from gensor_gym.operators.traits import shares_lanes
 from gensor_gym.registry import check_known
 
 Form = Literal["ratio", "difference"]
@@ -143,6 +144,9 @@ class Markov(Constructing):
             if stores_pixels(graph):
                 more = descended(graph, *more, self.descents, self.steps, self._moves(graph))
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
+        if shares_lanes(graph.operator):
+            filled = filled_by_windows(graph)
+            rows, seconds = np.concatenate([rows, filled]), np.concatenate([seconds, graph.latencies(filled)])
         if is_weighted(graph):
             filled = filled_products(graph)
             rows, seconds = np.concatenate([rows, filled]), np.concatenate([seconds, graph.latencies(filled)])

@@ -65,6 +65,15 @@ def has_channel_lanes(op: Loops) -> bool:
     return places is not None and places[1] == images[0] and places[0] in images and places[2] in images
 
 
+def shares_lanes(op: Loops) -> bool:
+    """Whether a product with a window is contiguous along its innermost spatial axis in both inputs and in the output.
+
+    A depthwise convolution with channels last is, if its weights are in the order rskc.
+    """
+    inner = op.spatial[-1]
+    return is_product(op) and has_window(op) and all(one.axis_strides()[inner] == 1 for one in (*op.reads, op.write))
+
+
 def weights(op: Loops) -> Access | None:
     """Return the access to a layer's weights (gemm's B, a convolution's filters), or None if the operator has no weights.
 

@@ -150,6 +150,7 @@ def test_torch_baseline_is_right_for_every_operator() -> None:
         'conv2d(n=1, c=4, h=9, w=8, k=6, r=3, s=2, stride=2, image="nhwc", weights="rskc", result="nhwc")+bias+residual',
         'max_pool2d(n=2, c=4, h=9, w=8, r=3, s=2, padding=1, image="nhwc")+scale',
         "depthwise_conv2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=1, padding=1)+scale",
+        'depthwise_conv2d(n=1, c=4, h=9, w=8, r=3, s=2, stride=2, padding=1, image="nhwc", weights="rskc")+bias',
         "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
         "max_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, stride=2, padding=1)",
         "avg_pool2d(n=1, c=4, h=9, w=9, r=3, s=3, padding=1)",  # torch's own default stride is the window

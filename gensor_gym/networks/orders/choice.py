@@ -1,9 +1,9 @@
 """Chooses the values of a network that have channels last in memory ("nhwc"), as fast convolutions read them (`machines`).
 
-The values that a map reads and computes have one order, and so have a pooling's input and output. Values tied in this way are a
-*class*. A convolution reads and writes either order; its time depends on both orders together. With channels last, a kernel
-transposes the images that other operations compute or read. The model predicts both costs, and of all choices of classes the one
-whose costs are smallest together is taken (`cheapest`).
+The values that a map reads and computes have one order, and so have the input and output of a pooling or of a depthwise
+convolution. Values tied in this way are a *class*. Other convolutions read and write either order; their time depends on both
+orders together. With channels last, a kernel transposes the images that other operations compute or read. The model predicts both
+costs, and of all choices of classes the one whose costs are smallest together is taken (`cheapest`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
 from gensor_gym.networks.orders.machines import (
     FOLDER,
+    IN_ROWS,
     LAST,
     by_winograd,
     convolution_seconds,
@@ -47,6 +48,8 @@ class Uses:
     """Images of the class that are computed with channels first: inputs, and results of operations other than convolutions."""
     read: set[str] = field(default_factory=set)
     """Images of the class that operations other than convolutions read with channels first."""
+    summed: set[str] = field(default_factory=set)
+    """Images of the class that a kernel stores and also adds up over the pixels of each channel."""
     is_fixed: bool = False
     """Whether the class must have channels first, because an output of the network belongs to it."""
 
@@ -80,7 +83,7 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     for name in images:
         of.add(name)
         if name in network.nodes:
-            for one in tied(network, name):
+            for one in tied(network, name, machine):
                 of.join(name, one)
     found: dict[str, Uses] = {}
     for name in images:
@@ -93,22 +96,29 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
         for one in dict.fromkeys(node.inputs):
             if one not in of.parents or isinstance(node, Contract) and reads_either(node, one, machine):
                 continue
-            if one not in tied(network, reader) and not is_over_pixels(node):
+            if one not in tied(network, reader, machine) and not is_over_pixels(node):
                 found[of.root(one)].read.add(one)
+            if is_summed(network, one, node) and machine.kind == "cpu":
+                found[of.root(one)].summed.add(one)
     return list(found.values())
 
 
 def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses], winograd: bool = True) -> Iterator[Cost]:
     """Yield the predicted seconds of classes with channels first and last: of their transpositions, then of convolutions.
 
-    The transpositions of a class that must have channels first take infinitely many seconds.
+    The transpositions of a class that must have channels first take infinitely many seconds. A sum over the pixels of an image
+    with channels last, in the kernel that stores the image, turns it in registers, which takes as long.
     """
     values, free = network.graph.values, dict[str, int]()
     for at, uses in enumerate(classes):
-        turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read))
+        turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read, *uses.summed))
         yield (at,), np.array([0.0, math.inf if uses.is_fixed else turned])
         free |= {} if uses.is_fixed else dict.fromkeys(uses.members, at)
     for result, node in network.graph.nodes:
+        if result in free and is_depthwise(network, node, machine):
+            assert isinstance(node, Contract)
+            both = node.operator, with_orders(node.operator, **LAST, **IN_ROWS)
+            yield (free[result],), np.array([convolution_seconds(op, machine) for op in both])
         if not isinstance(node, Contract) or not is_convolution(node, machine):
             continue
         image, sides = node.sources[0], dict[str, int]()
@@ -156,12 +166,15 @@ def is_image(network: Network, name: str) -> bool:
     return len(value.shape) == 4 and not value.constant and not network.graph.is_repeated(name)
 
 
-def tied(network: Network, name: str) -> Iterator[str]:
-    """Return the images that must have the order of a node's result: operands of a map, and the input of a pooling."""
+def tied(network: Network, name: str, machine: Hardware) -> Iterator[str]:
+    """Return the images that must have the order of a node's result.
+
+    They are the operands of a map, and the input of a pooling or of a depthwise convolution.
+    """
     node = network.nodes[name]
     if isinstance(node, Map) and all(_turns(network, one) for one in node.inputs):
         return (one for one in node.inputs if is_image(network, one))
-    return iter(node.sources if isinstance(node, Contract) and node.operator.name in POOLINGS else ())
+    return iter(node.inputs[:1] if keeps_order(network, node, machine) else ())
 
 
 def _turns(network: Network, name: str) -> bool:
@@ -186,7 +199,7 @@ def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
     """Return whether a value's node can compute it with channels first and with channels last.
 
-    That holds for a fast convolution, a pooling, and a map of images.
+    That holds for a fast convolution, a pooling, a depthwise convolution, and a map of images.
     """
     node = network.nodes.get(name)
     if isinstance(node, Map):
@@ -194,7 +207,7 @@ def makes_either(network: Network, name: str, machine: Hardware) -> bool:
     if not isinstance(node, Contract):
         return False
     if not is_convolution(node, machine):
-        return node.operator.name in POOLINGS
+        return keeps_order(network, node, machine)
     return is_fast(with_orders(node.operator, result=IMAGES[1]), machine)
 
 
@@ -213,6 +226,26 @@ def is_convolution(node: Node, machine: Hardware) -> bool:
     if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in gains(machine):
         return False
     return not (node.operator.epilogue or "groups" in dict(node.operator.arguments) or names_orders(node.operator))
+
+
+def is_summed(network: Network, name: str, reader: Node) -> bool:
+    """Return whether one kernel may compute an image by a map, store it for others, and add up the pixels of its channels."""
+    stored = len(network.graph.readers[name]) > 1
+    return is_over_pixels(reader) and isinstance(network.nodes.get(name), Map) and stored
+
+
+def keeps_order(network: Network, node: Node, machine: Hardware) -> bool:
+    """Return whether a node computes its result in the order of its image: a pooling, or a convolution of `is_depthwise`."""
+    is_pooling = isinstance(node, Contract) and node.operator.name in POOLINGS
+    return is_pooling or is_depthwise(network, node, machine)
+
+
+def is_depthwise(network: Network, node: Node, machine: Hardware) -> bool:
+    """Return whether a node is a depthwise convolution that vectors of channels can compute, with constant weights."""
+    if not isinstance(node, Contract) or node.operator.name != "depthwise_conv2d" or machine.kind != "cpu":
+        return False
+    plain = not node.operator.epilogue and not names_orders(node.operator) and node.operator.dtype == "float32"
+    return plain and node.sources[1] in network.constants
 
 
 def is_over_pixels(node: Node) -> bool:

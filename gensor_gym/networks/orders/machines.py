@@ -25,7 +25,7 @@ from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.tables.layout import ROW, TENSOR_CORE
 from gensor_gym.graph.tables.tables import CONSTANT
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.orders.kinds import best_seconds
+from gensor_gym.networks.orders.kinds import best_seconds, depthwise_seconds
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
 from gensor_gym.operators.kinds.winograd import TILE
 from gensor_gym.operators.text import parse
@@ -33,8 +33,11 @@ from gensor_gym.operators.types import ITEM_BYTES, Operator
 from gensor_gym.winograd.graph import WinogradGraph
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
-"""Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost."""
+"""Arguments of an operator whose image has channels last, and of a convolution whose weights have the channels innermost. A
+depthwise convolution takes both together."""
 FOLDER = "orders"
+PART = 8
+"""Output channels of a fast float32 convolution are a multiple of this number: AVX2's lanes, half of AVX-512's."""
 GAIN = 0.9
 """Largest predicted time of Winograd's algorithm, as a share of that of plain sums, with which it is taken.
 
@@ -68,13 +71,13 @@ def in_place(machine: Hardware) -> dict[str, str]:
 def is_fast(op: Operator, machine: Hardware) -> bool:
     """Return whether the machine has programs of a convolution, in its orders, that gain from channels last.
 
-    They use wgmma, tile registers, or vectors of channels without a remainder.
+    They use wgmma, tile registers, or vectors of channels; the last may be half empty.
     """
     if machine.kind == "gpu":
         return 2 in tensor_core_choices(op, machine)
     outputs, channels = op.reads[1].view[:2]
     whole = not _is_in_tiles(op) or channels % (ROW_BYTES // ITEM_BYTES[op.dtype]) == 0 or order_of(op, "image") == IMAGES[0]
-    return op.dtype in gains(machine) and outputs % machine.lanes == 0 and whole
+    return op.dtype in gains(machine) and outputs % (machine.lanes if _is_in_tiles(op) else PART) == 0 and whole
 
 
 def _is_in_tiles(op: Operator) -> bool:
@@ -83,7 +86,7 @@ def _is_in_tiles(op: Operator) -> bool:
 
 @lru_cache(maxsize=1024)
 def convolution_seconds(op: Operator, machine: Hardware) -> float:
-    """Return the predicted seconds of a fast convolution in its orders, without a summand that is equal for all orders.
+    """Return the predicted seconds of a fast or depthwise convolution in its orders, without a summand equal for all orders.
 
     By wgmma and in tile registers these are the seconds to lay out an image with channels first, 0 if it is read in place. After
     tile registers, an element of a result with channels first is turned in registers, as in packing (our estimate).
@@ -92,6 +95,8 @@ def convolution_seconds(op: Operator, machine: Hardware) -> float:
         tables, row = ConstructionGraph(op, machine, "extended").tables, np.zeros(ROW, np.int32)
         row[TENSOR_CORE] = 2
         return float(layout_kernel(row, tables.ints, tables.floats))
+    if op.name == "depthwise_conv2d":
+        return _kept(op, machine, lambda: depthwise_seconds(op, machine))
     if _is_in_tiles(op):
         tensors = {"image": op.reads[0].tensor, "result": op.output}
         turned = sum(tensor.size for name, tensor in tensors.items() if order_of(op, name) == IMAGES[0])

@@ -19,6 +19,7 @@ from gensor_gym.networks.orders.choice import (
     POOLINGS,
     channels_last,
     is_convolution,
+    is_depthwise,
     is_over_pixels,
     makes_either,
     padded,
@@ -90,7 +91,10 @@ class _Rewriting:
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         assert isinstance(node, Contract)
         if node.operator.name in POOLINGS:
-            return Contract(with_orders(node.operator, **LAST), (self.last[node.sources[0]],))
+            return Contract(with_orders(node.operator, **LAST), (self._operand(node.sources[0]),))
+        if is_depthwise(self.old, node, self.machine):
+            image, weights = node.sources
+            return Contract(with_orders(node.operator, **LAST, **IN_ROWS), (self._operand(image), self._in_rows(weights)))
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
@@ -115,14 +119,18 @@ class _Rewriting:
         moved = 1 in moved_reads(node.operator) and not is_folded(node.operator)
         reads_rows = self.machine.kind == "gpu" and is_fast(with_orders(node.operator, **IN_ROWS, **orders), self.machine)
         if (moved or "image" in orders) and weights in self.old.constants and reads_rows:
-            if weights not in self.weights:
-                order = permutation(WEIGHTS[1], WEIGHTS[0])
-                self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
-            weights, orders = self.weights[weights], {**orders, **IN_ROWS}
+            weights, orders = self._in_rows(weights), {**orders, **IN_ROWS}
         op = with_orders(node.operator, **orders)
         if self.winograd and weights in self.old.constants:
             op, _ = by_winograd(op, self.machine)
         return Contract(op, (image, weights))
+
+    def _in_rows(self, weights: str) -> str:
+        """Return the name of a convolution's weights in the order rskc."""
+        if weights not in self.weights:
+            order = permutation(WEIGHTS[1], WEIGHTS[0])
+            self.weights[weights] = self._fresh(f"{weights}_rskc", Transpose(weights, order))
+        return self.weights[weights]
 
     def _first(self, node: Node) -> Node:
         return node.reading({one: self._plain(one) for one in node.inputs})

@@ -33,6 +33,9 @@ VECTORS = 4
 LEAST = 12
 """Smallest number of accumulators of a register tile: its multiply-adds hide one another's latency and share their loads."""
 
+VECTORS_OF_WINDOWS, ROWS_OF_WINDOWS, LEAST_OF_WINDOWS = (1, 2, 4), (1, 2, 4), 4
+"""Of programs of `filled_by_windows`: numbers of vectors of channels, numbers of rows of pixels, smallest number of accumulators.
+"""
 IN_TILES = 4 * 16 + VECTORS + 1
 """Number of accumulators in four tile registers (AMX), and of the vectors that are not accumulators in their place."""
 NEAR = 8
@@ -75,6 +78,33 @@ def filled_registers(graph: ConstructionGraph) -> np.ndarray:
             tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, inner, *[task] * (MAX_LEVELS - 2))]
             knobs = {"convolution": 1, "pack_a": packed, "pack_b": 1, "loop_order": order, "unroll": 4}
             found.append(make_row(tiles, [1] * MAX_AXES, 2, knobs))
+    return legal(graph, found)
+
+
+def filled_by_windows(graph: ConstructionGraph) -> np.ndarray:
+    """Return programs int32 [P, ROW] of a depthwise convolution with channels last (`traits.shares_lanes`).
+
+    A register tile has all taps of some pixels and vectors of channels, so each element of the image is loaded once. Half of the
+    registers are accumulators, others hold taps. A task has all channels of a core's share of the lines, or one register tile of
+    channels of all lines.
+    """
+    op, machine = graph.operator, graph.hardware
+    slots = [slot_of(axis, len(op.spatial)) for axis in range(len(op.axes))]
+    *_, down, across, channel = slots[: len(op.spatial)]
+    extents = dict(zip(slots, op.extents, strict=True))
+    taps = {slot: extents[slot] for slot in slots[len(op.spatial) :]}
+    sizes = {slot: sizes_of(graph, slot) for slot in slots}
+    registers = int(machine.memory[0].capacity) // (4 * machine.lanes)
+    lines, found = -(-extents[down] // machine.units), []
+    for vectors, rows, columns in itertools.product(VECTORS_OF_WINDOWS, ROWS_OF_WINDOWS, sizes[across]):
+        register = {**taps, channel: vectors * machine.lanes, down: rows, across: columns}
+        fits = all(size in sizes[slot] for slot, size in register.items())
+        if not fits or not LEAST_OF_WINDOWS <= vectors * rows * columns <= registers // 2:
+            continue
+        for wanted, order in (({down: lines}, 0), ({down: lines}, 1), ({channel: register[channel]}, 0)):
+            task = {s: whole_size(sizes[s], n, register.get(s, 1)) for s, n in (extents | wanted).items()}
+            tiles = [[level.get(s, 1) for s in range(MAX_AXES)] for level in (register, register, *[task] * (MAX_LEVELS - 2))]
+            found.append(make_row(tiles, [1] * MAX_AXES, 2, {"loop_order": order, "unroll": 1}))
     return legal(graph, found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,27 +29,32 @@ def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _depthwise_conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    out = np.zeros(op.output.shape)
+    order = order_of(op, "image")
+    x, w = in_order(x, IMAGES[0], order), in_order(w, WEIGHTS[0], order_of(op, "weights"))
+    out = np.zeros((*x.shape[:2], *outputs(op)))
     for r, s, part in places(op, x, op.pad_value):
         out += part * w[:, 0, r, s, None, None]
-    return out
+    return in_order(out, order, IMAGES[0])
 
 
-def _torch_conv2d(torch: Any, op: Operator) -> Any:
+def _in_torch(torch: Any, op: Operator) -> Any:
     """Return torch's convolution for the operator's orders of dimensions.
 
     Other orders are permuted views, which torch calls channels last.
     """
+    image, result = order_of(op, "image"), order_of(op, "result")
     given = options(op, stride=1, padding=0, dilation=1, groups=1)
+    if op.name == "depthwise_conv2d":
+        given["groups"], result = op.extents[op.channel_axis], image
 
     def convolve(x: Any, w: Any) -> Any:
-        x, w = in_order(x, IMAGES[0], order_of(op, "image")), in_order(w, WEIGHTS[0], order_of(op, "weights"))
-        return in_order(torch.nn.functional.conv2d(x, w, **given), order_of(op, "result"), IMAGES[0])
+        x, w = in_order(x, IMAGES[0], image), in_order(w, WEIGHTS[0], order_of(op, "weights"))
+        return in_order(torch.nn.functional.conv2d(x, w, **given), result, IMAGES[0])
 
     return convolve
 
 
-@register_operator(_conv2d, _torch_conv2d)
+@register_operator(_conv2d, _in_torch)
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
@@ -126,36 +130,34 @@ def _groups(groups: object, c: int, k: int) -> int:
     return groups
 
 
-@register_operator(
-    _depthwise_conv2d,
-    lambda torch, op: partial(torch.nn.functional.conv2d, groups=op.output.shape[1], **options(op, stride=1, padding=0)),
-)
+@register_operator(_depthwise_conv2d, _in_torch)
 def depthwise_conv2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    pad_value: int = 0,
+    pad_value: int = 0, image: str = "nchw", weights: str = "kcrs",
 ) -> Operator:  # fmt: skip
     """Make a depthwise convolution: every channel has a window of its own.
 
     Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and `padding` are
     one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any number
-    of int8, such as a zero point.
+    of int8, such as a zero point. With `image="nhwc"` input and output have their channels last; `weights` may then be "rskc",
+    [r, s, c, 1], so that vectors of channels read all three in place.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()
     stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
     _check_pad_value(pad_value, dtype)
+    orders = _orders(True, image=image, weights=weights)
     (p, q), row, column = windows(sizes, stride, padding)
-    loops = axes({"n": n, "c": c, "p": p, "q": q}, {"r": r, "s": s})
-    image = access(tensor("x", (n, c, h, w), INPUT[dtype]), loops, "n", "c", row, column)
-    weight = access(tensor("w", (c, 1, r, s), INPUT[dtype]), loops, "c", {}, "r", "s")
+    outer = dict(zip("nchw", (("n", n), ("c", c), ("p", p), ("q", q)), strict=True))
+    made = dict(outer[letter] for letter in image)
+    loops = axes(made, {"r": r, "s": s})
+    pixels: Dimensions = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
+    filters: Dimensions = {"k": (c, "c"), "c": (1, {}), "r": (r, "r"), "s": (s, "s")}
+    given = {"stride": (stride, 1), "padding": (padding, 0), "dtype": (dtype, "float32"), "pad_value": (pad_value, 0)}
     return Operator(
-        name="depthwise_conv2d",
-        arguments=arguments(sizes, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), pad_value=(pad_value, 0)),
-        axes=loops,
-        body="multiply_add",
-        reads=(image, weight),
-        write=access(tensor("y", (n, c, p, q), OUTPUT[dtype]), loops, "n", "c", "p", "q"),
-        dtype=dtype,
-        pad_value=float(pad_value),
-        channel_axis=1,
-    )
+        name="depthwise_conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value),
+        arguments=arguments(sizes, **given, **orders),
+        reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
+        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype]), loops, *made),
+        channel_axis=list(made).index("c"),
+    )  # fmt: skip
