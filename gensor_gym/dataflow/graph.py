@@ -59,6 +59,8 @@ class Dataflow:
     rounded: frozenset[tuple[str, str]] = frozenset()
     """Pairs (name of a map or reduction, type of `STORED`). Such a value is rounded where a kernel stores it; inside a kernel it
     may stay float32. Only maps can be int8 (`dataflow.expressions`). A contraction's value has the type of its operator."""
+    pitches: frozenset[tuple[str, int]] = frozenset()
+    """Pairs (name of an output, its `Value.pitch`) of outputs whose rows are apart in memory."""
     dtype: ClassVar[str] = "float32"
     whole_dtype: ClassVar[str] = "int64"
 
@@ -85,6 +87,8 @@ class Dataflow:
                 raise ValueError(f"{self.name}: {name} of {kind}: expected {expected}")
             if kind == INT8:
                 check_int8(node.expression if isinstance(node, Map) else node.body)
+        if strangers := sorted(name for name in dict(self.pitches) if name not in self.returns):
+            raise ValueError(f"{self.name}: {strangers[0]} has a pitch, expected an output")
         kinds = (self.dtype, *STORED)
         views = [value for value in self.outputs if value.dtype not in kinds and self.behind(value.name)[-1] not in self.whole]
         if views:
@@ -104,7 +108,7 @@ class Dataflow:
 
         ValueError names a node whose inputs are missing or have wrong shapes.
         """
-        found: dict[str, Value] = {}
+        found, pitches = dict[str, Value](), dict(self.pitches)
         for value in self.inputs:
             _add(found, value)
         for name, node in self.nodes:
@@ -116,7 +120,7 @@ class Dataflow:
             except ValueError as error:
                 raise ValueError(f"{self.name}: {name}: {error}") from error
             constant = bool(given) and all(value.constant for value in given)
-            _add(found, Value(name, shape, self._stored(name, node, given), constant))
+            _add(found, Value(name, shape, self._stored(name, node, given), constant, pitch=pitches.get(name, 0)))
         return found
 
     def _stored(self, name: str, node: Node, given: Sequence[Value]) -> str:
@@ -221,8 +225,8 @@ class Dataflow:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name, inputs, nodes, outputs and types, without the label."""
-        kinds = [sorted(some) for some in (self.whole, self.rounded) if some]
+        """SHA-256 of name, inputs, nodes, outputs, types and pitches, without the label."""
+        kinds = [sorted(some) for some in (self.whole, self.rounded, self.pitches) if some]
         parts = (self.name, self.inputs, self.nodes, self.returns, *kinds)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -290,4 +294,6 @@ def _add(found: dict[str, Value], value: Value) -> None:
         raise ValueError(f"{value.name} is made twice")
     if value.dtype not in DTYPES:
         raise ValueError(f"{value.name} is of {value.dtype}: expected one of {', '.join(DTYPES)}")
+    if value.pitch and (not value.shape or value.pitch < value.shape[-1]):
+        raise ValueError(f"{value.name} of shape {list(value.shape)} has pitch {value.pitch}, expected the last extent or more")
     found[value.name] = value

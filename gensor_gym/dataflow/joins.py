@@ -1,7 +1,7 @@
 """Concatenations and slices without a kernel: values are computed or read in place, in a part of a larger value.
 
 Each part must be contiguous in memory, so all axes before the joined or cut axis must have extent 1, as for channels at batch 1
-or steps of a sequence.
+or steps of a sequence. Only parts of images with channels last may have rows that are apart (`dataflow.pitched`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Map, Node, Reshape, Slice, Transpose
+from gensor_gym.dataflow.pitched import joins_channels, may_be_apart
 
 
 def is_leading(shape: Sequence[int], axis: int) -> bool:
@@ -28,16 +29,18 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}
     for name, node in graph.nodes:
-        if not isinstance(node, Concat) or not is_leading(graph.values[name].shape, node.axis):
+        if not isinstance(node, Concat) or not _is_in_place(graph, name, node):
             continue
         roots = [_root(nodes, source) for source in node.sources]
         if name not in graph.whole and len(set(roots)) == len(roots) and not any(
-            _is_fixed(nodes, root) or root in returned or root in found or not _is_alike(graph, root, name) for root in roots
-        ):
-            place = 0
+            _is_fixed(nodes, root) or root in returned or root in found or not _is_alike(graph, root, name)
+            or not _has_room(graph, root, name, node) for root in roots
+        ):  # fmt: skip
+            place, leads = 0, is_leading(graph.values[name].shape, node.axis)
             for root in roots:
                 found[root] = name, place
-                place += graph.values[root].nbytes
+                value = graph.values[root]
+                place += value.nbytes if leads else value.shape[-1] * value.nbytes // value.size
     return found
 
 
@@ -71,14 +74,14 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
     before: list[tuple[str, Concat]] = []
     copies: dict[str, str] = {}
     for name, node in graph.nodes:
-        if isinstance(node, Concat) and is_leading(graph.values[name].shape, node.axis) and name not in graph.whole:
+        if isinstance(node, Concat) and _is_in_place(graph, name, node) and name not in graph.whole:
             whole = node
             node = Concat(tuple(_begun(node, before)), node.axis)
             sources: list[str] = []
             for source in node.sources:
                 root = _root(nodes, source)
                 fixed = root in taken or root in returned or _is_fixed(nodes, root)
-                if fixed or (root in graph.values and not _is_alike(graph, root, name)):
+                if fixed or root in graph.values and not (_is_alike(graph, root, name) and _has_room(graph, root, name, node)):
                     root = source = _fresh(f"{source}_copy", {*graph.values, *nodes})
                     nodes[source] = Map(Operand(node.sources[len(sources)]))
                     copies[source] = name
@@ -88,6 +91,16 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
             before.append((name, whole))
         nodes[name] = node
     return list(nodes.items()), copies
+
+
+def _is_in_place(graph: Dataflow, name: str, node: Concat) -> bool:
+    """Return whether a concatenation's parts can be computed in it, if nothing about the parts speaks against it."""
+    return is_leading(graph.values[name].shape, node.axis) or joins_channels(graph, name)
+
+
+def _has_room(graph: Dataflow, root: str, name: str, node: Concat) -> bool:
+    """Return whether what computes and reads a part knows of gaps between its rows, if there are any in the concatenation."""
+    return is_leading(graph.values[name].shape, node.axis) or root in node.sources and may_be_apart(graph, root)
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:

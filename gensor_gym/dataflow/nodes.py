@@ -73,7 +73,7 @@ class Triangle:
 
 @dataclass(frozen=True)
 class Value(Tensor):
-    """A named dense row-major tensor in a graph: an input, or the result of a node."""
+    """A named row-major tensor in a graph: an input, or the result of a node."""
 
     dtype: str = "float32"
     constant: bool = False
@@ -82,8 +82,9 @@ class Value(Tensor):
     """The elements, if the value is a constant of this form, which kernels need not read."""
 
     def __repr__(self) -> str:
-        """Return the fields as text, which keys of caches and digests contain; without a triangle, it is not mentioned."""
+        """Return the fields as text, which keys of caches and digests contain; a missing triangle or pitch is not mentioned."""
         last = "" if self.triangle is None else f", triangle={self.triangle!r}"
+        last += f", pitch={self.pitch}" if self.pitch else ""
         return f"Value(name={self.name!r}, shape={self.shape!r}, dtype={self.dtype!r}, constant={self.constant!r}{last})"
 
     def as_constant(self) -> Value:

@@ -9,8 +9,9 @@
 
 Operands of an expression are broadcast as in NumPy. The graph then has `broadcast` nodes, named after their source, which
 `text_of` writes explicitly. A parameter that is equal at every call is `weight: constant(float32[768])`, or, for 0 up to the
-diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -inf)`. A node that computes in int64 is written
-`n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
+diagonal and minus infinity after it, `mask: triangle(float32[64, 64], 0, 0.0, -inf)`. Rows of a parameter that are 96 elements
+apart in memory are `x: pitched(float32[128, 64], 96)`, of an output `return pitched(y, 96)`. A node that computes in int64 is
+written `n: int64 = a + b`, a node whose value is rounded to 16 bits or int8 `n: bfloat16 = a + b`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ _AROUND = 8
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _CONSTANTS = {"constant": 1, "triangle": 4}
 """Name of a function in the type of a parameter that is equal at every call -> its number of arguments."""
+_PITCHED = "pitched"
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
     "reduce_max": lambda source, axes: Reduce(source, "max", tuple(axes)),
@@ -105,11 +107,15 @@ def text_of(graph: Dataflow) -> str:
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     kinds = {name: f": {graph.whole_dtype}" for name in graph.whole} | {name: f": {kind}" for name, kind in graph.rounded}
     lines = [f"    {name}{kinds.get(name, '')} = {_text_of_node(node)}" for name, node in graph.nodes]
-    return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.returns)}"]) + "\n"
+    pitches = dict(graph.pitches)
+    last = (f"{_PITCHED}({name}, {pitches[name]})" if name in pitches else name for name in graph.returns)
+    return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(last)}"]) + "\n"
 
 
 def _type_of(value: Value) -> str:
     shaped = f"{value.dtype}{list(value.shape)}"
+    if value.pitch:
+        return f"{_PITCHED}({shaped}, {value.pitch})"
     if (known := value.triangle) is not None:
         return f"triangle({shaped}, {known.diagonal}, {Constant(known.below)}, {Constant(known.above)})"
     return f"constant({shaped})" if value.constant else shaped
@@ -165,11 +171,25 @@ class _Reader:
         if not isinstance(last, ast.Return) or last.value is None:
             raise self._wrong(last, "`return` with the names of the outputs")
         outputs = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-        returns, types = tuple(map(self._name, outputs)), (frozenset(self.whole), frozenset(self.rounded))
-        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), returns, "", *types)
+        returns, pitches = list[str](), set[tuple[str, int]]()
+        for output in outputs:
+            made, pitch = self._pitched(output)
+            returns.append(self._name(made))
+            pitches |= {(returns[-1], pitch)} if pitch else set()
+        types = frozenset(self.whole), frozenset(self.rounded), frozenset(pitches)
+        return Dataflow(self.function.name, tuple(self.inputs), tuple(self.nodes), tuple(returns), "", *types)
+
+    def _pitched(self, made: ast.expr | None) -> tuple[Any, int]:
+        """Return (what is between the parentheses of `pitched(.., pitch)`, pitch), or (`made`, 0) for anything else."""
+        if not (isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == _PITCHED):
+            return made, 0
+        pitch = self._literal(made.args[1]) if len(made.args) == 2 and not made.keywords else 0
+        if not _is_whole(pitch) or pitch < 1:
+            raise self._wrong(made, f"`{_PITCHED}(.., pitch)` with a whole number, 1 or more")
+        return made.args[0], pitch
 
     def _parameter(self, parameter: ast.arg) -> Value:
-        kind, constant, known = parameter.annotation, False, list[Any]()
+        (kind, pitch), constant, known = self._pitched(parameter.annotation), False, list[Any]()
         if isinstance(kind, ast.Call) and isinstance(kind.func, ast.Name) and _CONSTANTS.get(kind.func.id) == len(kind.args):
             known = [self._literal(part) for part in kind.args[1:]]
             kind, constant = kind.args[0], True
@@ -180,7 +200,7 @@ class _Reader:
         if known and not (len(extents) > 1 and _is_whole(known[0]) and known[0] >= 0 and all(map(_is_number, known))):
             raise self._wrong(parameter, "a triangle of two axes or more, a diagonal of 0 or more, and two numbers")
         triangle = Triangle(known[0], float(known[1]), float(known[2])) if known else None
-        return Value(parameter.arg, extents, kind.value.id, constant, triangle)
+        return Value(parameter.arg, extents, kind.value.id, constant, triangle, pitch=pitch)
 
     def _line(self, line: ast.stmt) -> None:
         targets = line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []

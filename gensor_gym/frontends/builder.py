@@ -35,7 +35,7 @@ from gensor_gym.dataflow.nodes import (
 from gensor_gym.frontends.whole import computed_whole, intervals, is_int32, limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.inputs import encode
-from gensor_gym.operators.text import of_type
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.types import Operator
 
 
@@ -216,7 +216,7 @@ class Builder:
         if self.quantized and (made := self.integer(self, operator, sources)) is not None:
             return made
         if self.half and any(self.half_of(one) for one in sources):
-            operator, sources = of_type(operator, self.half), tuple(self.halved(one, self.half) for one in sources)
+            operator, sources = with_arguments(operator, dtype=self.half), tuple(self.halved(one, self.half) for one in sources)
         elif any(self.half_of(one) for one in sources):
             sources = tuple(self.map(Operand(one), f"{one}_float") if self.half_of(one) else one for one in sources)
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)

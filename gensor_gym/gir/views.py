@@ -25,6 +25,7 @@ from gensor_gym.dataflow.nodes import (
     Scatter,
     Slice,
     Transpose,
+    Value,
 )
 
 Shape = tuple[int, ...]
@@ -125,9 +126,9 @@ def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] |
     return tuple(reversed(found))
 
 
-def dense(tensor: str, shape: Shape) -> View:
-    """Return the view of a whole row-major tensor of a given name and shape."""
-    return View(tensor, 0, shape, dense_strides(shape))
+def whole(value: Value) -> View:
+    """Return the view of a whole row-major tensor."""
+    return View(value.name, 0, value.shape, dense_strides((*value.shape[:-1], value.pitch) if value.pitch else value.shape))
 
 
 def dense_strides(shape: Shape) -> tuple[int, ...]:
@@ -137,7 +138,7 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
 
 def input_views(graph: Dataflow) -> dict[str, View]:
     """Return, by name, the views of all inputs and of all values that only rearrange an input."""
-    found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
+    found = {value.name: whole(value) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
         moved = None if source is None else _moved(source, node, found)
@@ -188,5 +189,5 @@ def output_views(graph: Dataflow, inputs: Mapping[str, View]) -> list[tuple[str,
                 found.append((name, view))
 
     for name in graph.returns:
-        follow(name, dense(name, graph.values[name].shape))
+        follow(name, whole(graph.values[name]))
     return found

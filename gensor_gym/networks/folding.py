@@ -34,7 +34,7 @@ def folded(network: Network) -> Network:
     """
     made = with_constants_made(_with_factors_in_weights(with_constants_made(network)))
     made = with_constants_made(requantized(made))
-    return with_triangles(_with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made)))))
+    return with_triangles(with_joins_in_place(_with_rows_moved(_with_slices_first(with_factors_after(made)))))
 
 
 def with_triangles(network: Network) -> Network:
@@ -68,7 +68,8 @@ def _with_origins(made: Network, network: Network, instead: Mapping[str, str]) -
     return dataclasses.replace(made, origins={**made.origins, **origins})
 
 
-def _with_joins_in_place(network: Network) -> Network:
+def with_joins_in_place(network: Network) -> Network:
+    """Copy the parts of concatenations that cannot be computed in place (`dataflow.joins`). Return the network."""
     nodes, copies = with_parts_of_their_own(network.graph)
     values = network.graph.values
     kinds = {(copy, values[whole].dtype) for copy, whole in copies.items() if values[whole].dtype in STORED}

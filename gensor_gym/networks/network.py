@@ -12,8 +12,8 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.joins import cuts, joins
-from gensor_gym.dataflow.nodes import Map, Node, Reduce, Reshape, Value
+from gensor_gym.dataflow.joins import cuts, is_leading, joins
+from gensor_gym.dataflow.nodes import Concat, Map, Node, Reduce, Reshape, Value
 from gensor_gym.networks.forms import Form, Types
 from gensor_gym.operators.inputs import encode
 from gensor_gym.operators.types import ARRAY_DTYPE
@@ -212,6 +212,16 @@ class Network:
             root, more = self._within[root]
             before += more
         return root, before
+
+    def pitch_of(self, name: str) -> int:
+        """Return the distance in memory of a value's rows, in elements, if it is a part of longer rows; else 0."""
+        root, pitch = self.root_of(name), 0
+        while root in self.joins:
+            root, _ = self.joins[root]
+            node, shape = self.nodes[root], self.graph.values[root].shape
+            assert isinstance(node, Concat)
+            pitch = pitch if is_leading(shape, node.axis) else shape[-1]
+        return pitch
 
     def made_by(self, name: str) -> list[str]:
         """Return the names of the values that kernels compute for a value: itself, or its parts if it is computed in parts.

@@ -36,8 +36,12 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
     With `is_panel`, it must be a product with maps and reductions of its rows. Cached, because a network has many equal layers.
     """
+    recognise = panel_of if is_panel else chain_of if is_chain(computation) else row_nest
+    apart = [value.name for value in (*computation.inputs, *computation.outputs) if value.pitch]
+    if apart and recognise is not row_nest:
+        return f"{computation.name}: rows of {apart[0]} are apart in memory, expected none beside products of matrices"
     try:
-        (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
+        recognise(computation)
     except ValueError as error:
         return str(error)
     return ""

@@ -9,6 +9,7 @@ from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape
 from gensor_gym.dataflow.postops import post_op
 from gensor_gym.networks.network import Network
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import Operator
 
@@ -35,7 +36,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
 
     The epilogue is computed on each finished element. ValueError names a node that it cannot contain.
     """
-    op, reads, last = contract.operator, list(contract.sources), piece[0]
+    op, reads, last = _in_memory(network, contract, piece[-1]), list(contract.sources), piece[0]
     for name in piece[1:]:
         if visible(network, last, piece):
             raise ValueError(f"{last} is read outside of its piece: expected {name} in another")
@@ -46,11 +47,22 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         reads += found.reads
         last = name
     for name, tensor in zip((*reads, last), (*op.inputs, op.output), strict=True):
+        if network.pitch_of(name) != tensor.pitch:
+            raise ValueError(f"{piece[0]} reads {name}, whose rows are apart in memory: expected it to be read in another piece")
         if (kind := network.graph.values[network.root_of(name)].dtype) != tensor.dtype:
             raise ValueError(f"{piece[0]} reads or makes {name} of {kind}, expected {tensor.dtype}")
     if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
         op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
+
+
+def _in_memory(network: Network, contract: Contract, last: str) -> Operator:
+    """Return a node's operator for the positions of its image and of the result, the value `last`, in memory.
+
+    ValueError if the operator needs pixels that follow one another.
+    """
+    pitches = {"image_pitch": network.pitch_of(contract.sources[0]), "result_pitch": network.pitch_of(last)}
+    return with_arguments(contract.operator, **pitches) if any(pitches.values()) else contract.operator
 
 
 def fused_step(network: Network, piece: Sequence[str]) -> Step:
@@ -68,11 +80,12 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
     writes = [name for name in piece if visible(network, name, piece)]
     names = {name: f"x{number}" for number, name in enumerate(given)} | {name: f"v{number}" for number, name in enumerate(nodes)}
     values = network.graph.values
-    inputs = tuple(replace(values[name], name=names[name]) for name in given)
+    inputs = tuple(replace(values[name], name=names[name], pitch=network.pitch_of(name)) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
     whole = frozenset(names[name] for name in piece if name in network.graph.whole)
     rounded = frozenset((names[name], kind) for name, kind in network.graph.rounded if name in piece)
-    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes), "", whole, rounded)
+    pitches = frozenset((names[name], pitch) for name in writes if (pitch := network.pitch_of(name)))
+    graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes), "", whole, rounded, pitches)
     return Step(graph, tuple(network.root_of(name) for name in given), tuple(writes))
 
 

@@ -32,10 +32,15 @@ def access(
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
 
 
-def in_memory(name: str, dimensions: Dimensions, order: str, dtype: str, loops: tuple[Axis, ...]) -> Access:
-    """Make an access to a tensor whose dimensions are in memory in the given order of their letters, such as "nhwc"."""
+def in_memory(
+    name: str, dimensions: Dimensions, order: str, dtype: str, loops: tuple[Axis, ...], pitch: int = 0
+) -> Access:
+    """Make an access to a tensor whose dimensions are in memory in the given order of their letters, such as "nhwc".
+
+    `pitch` is that of the tensor (`Tensor.pitch`).
+    """
     shape, index = zip(*(dimensions[letter] for letter in order), strict=True)
-    return access(tensor(name, shape, dtype), loops, *index)
+    return access(tensor(name, shape, dtype, pitch), loops, *index)
 
 
 def plain(

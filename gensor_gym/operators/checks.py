@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,14 +47,16 @@ def one_of(name: str, value: object, accepted: Sequence[str]) -> str:
     return value
 
 
-def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Make a tensor. ValueError if it has more than `LIMIT` elements or an unknown data type."""
-    size = math.prod(shape)
-    if size > LIMIT:
-        raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")
+def tensor(name: str, shape: tuple[int, ...], dtype: str, pitch: int = 0) -> Tensor:
+    """Make a tensor. ValueError for more than `LIMIT` elements, an unknown data type, or a pitch shorter than a row."""
     if dtype not in ITEM_BYTES:
         raise ValueError(f"dtype={dtype!r}: expected one of {', '.join(ITEM_BYTES)}")
-    return Tensor(name, shape, dtype)
+    if pitch and pitch < shape[-1]:
+        raise ValueError(f"tensor {name} of shape {shape} has a pitch of {pitch}: expected at least {shape[-1]}, or 0")
+    made = Tensor(name, shape, dtype, pitch=pitch)
+    if made.reach > LIMIT:
+        raise ValueError(f"tensor {name} of shape {shape} has {made.reach} elements: expected at most {LIMIT}")
+    return made
 
 
 def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:

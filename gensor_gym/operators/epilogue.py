@@ -48,7 +48,7 @@ def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
             op = append_stages(_by_rows(op), [stage.name for stage in op.epilogue])
         op = replace(op, epilogue=op.epilogue + (Stage(name, _operand(op, name)),))
         if name in (DEQUANTIZE, QUANTIZE):
-            made = tensor(op.output.name, op.output.shape, "float32" if name == DEQUANTIZE else "int8")
+            made = replace(op.output, dtype="float32" if name == DEQUANTIZE else "int8")
             op = replace(op, write=replace(op.write, tensor=made))
     return op
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gensor_gym.operators.checks import integer
 from gensor_gym.operators.loops import Loops
 
 IMAGES, WEIGHTS, MATRICES = ("nchw", "nhwc"), ("kcrs", "rskc"), ("kn", "nk")
@@ -24,6 +25,18 @@ def order_of(op: Loops, name: str) -> str:
 def matrix_order(op: Loops) -> str:
     """Return the order of dimensions in memory, such as "nk", of a matrix product's weights."""
     return str(dict(op.arguments).get("weights", MATRICES[0]))
+
+
+def pitches(image: object, image_order: str, result: object, result_order: str, dtype: str) -> dict[str, tuple[object, object]]:
+    """Check distances of neighbouring pixels in memory, in elements. Return them as {argument: (value, default)}.
+
+    ValueError unless each is 0, for pixels that follow one another, or belongs to channels last in float32.
+    """
+    given = {"image_pitch": (image, image_order), "result_pitch": (result, result_order)}
+    for name, (value, order) in given.items():
+        if integer(name, value, 0) and (order, dtype) != (IMAGES[1], "float32"):
+            raise ValueError(f"{name}={value} of {dtype} in the order {order}: expected 0, or float32 in the order {IMAGES[1]}")
+    return {name: (value, 0) for name, (value, _) in given.items()}
 
 
 def names_orders(op: Loops) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -53,16 +53,26 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named dense row-major array: an input or output of a kernel."""
+    """A named row-major array: an input or output of a kernel."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    pitch: int = field(default=0, repr=False, kw_only=True)
+    """Distance in memory, in elements, of neighbouring rows (along all dimensions but the last); 0 if rows follow one another.
+
+    Such rows are parts of longer ones. Digests are made of `repr`, which leaves it out, because it is among the arguments.
+    """
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def reach(self) -> int:
+        """Number of elements of memory from the tensor's first row to the end of the last, with all between the rows."""
+        return self.size if not self.pitch else math.prod(self.shape[:-1]) * self.pitch
 
     @property
     def nbytes(self) -> int:
@@ -95,8 +105,14 @@ class Access:
         return any(low < 0 or high >= size for (low, high), size in zip(spans, self.view, strict=True))
 
     def strides(self) -> tuple[int, ...]:
-        """Return the distance of neighbouring elements along each dimension of the view, in elements."""
-        return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
+        """Return the distance in memory of neighbouring elements along each dimension of the view, in elements."""
+        row = self.tensor.pitch or self.view[-1] if self.view else 1
+        inner = (*self.view[:-1], row)
+        return tuple(math.prod(inner[d + 1 :]) for d in range(len(inner)))
+
+    def dense(self) -> Access:
+        """Return the access to a tensor without gaps between its rows."""
+        return replace(self, tensor=replace(self.tensor, pitch=0)) if self.tensor.pitch else self
 
     def axis_strides(self) -> tuple[int, ...]:
         """Return the distance in memory, in elements, between the accesses of neighbouring points along each axis."""

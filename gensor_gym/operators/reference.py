@@ -83,7 +83,7 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
     else:
         values = op.reduction.numpy.reduce(BODIES[op.body].numpy(*views), axis=op.reduce) / op.divisor
     out = np.empty(op.output.shape)
-    strides = [op.write.axis_strides()[a] * out.itemsize for a in op.spatial]
+    strides = [op.write.dense().axis_strides()[a] * out.itemsize for a in op.spatial]
     np.lib.stride_tricks.as_strided(out, values.shape, strides)[...] = values
     return out
 

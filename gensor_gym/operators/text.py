@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import lru_cache
 from typing import Any
 
 from gensor_gym.operators.loops import FROZEN
@@ -50,10 +51,13 @@ def parse(text: str) -> Operator:
     return factory(*values, **options).with_epilogue(*stages)
 
 
-def of_type(op: Operator, dtype: str, **more: object) -> Operator:
-    """Return the operator with data type `dtype` and further arguments `more`. ValueError if the operator does not take them."""
-    others = tuple(one for one in op.arguments if one[0] != "dtype")
-    return parse(str(op.renamed(arguments=(*others, ("dtype", dtype), *more.items()))))
+@lru_cache(maxsize=4096)
+def with_arguments(op: Operator, **changed: object) -> Operator:
+    """Return the operator with other arguments, such as the order `image="nhwc"` of a tensor (see `operators.images`).
+
+    ValueError if the operator does not take them. If one changes the output's type, the operator must have no epilogue.
+    """
+    return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | changed).items()))))
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -27,9 +27,9 @@ from gensor_gym.networks.orders.machines import (  # noqa: E402
     convolution_seconds,
     is_fast,
     turning_seconds,
-    with_orders,
 )
 from gensor_gym.networks.orders.rewrite import ordered  # noqa: E402
+from gensor_gym.operators.text import with_arguments  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
 nn = torch.nn
@@ -109,11 +109,11 @@ def test_a_chain_lays_out_its_input_alone() -> None:
 
 
 WRONG = {
-    "a reader that believes nchw": ("with_orders", lambda op, **orders: RIGHT(op, **{**orders, "image": "nchw"})),
-    "a writer that believes nchw": ("with_orders", lambda op, **orders: RIGHT(op, **{**orders, "result": "nchw"})),
+    "a reader that believes nchw": ("with_arguments", lambda op, **orders: RIGHT(op, **{**orders, "image": "nchw"})),
+    "a writer that believes nchw": ("with_arguments", lambda op, **orders: RIGHT(op, **{**orders, "result": "nchw"})),
     "weights with the window turned": ("WEIGHTS", ("kcrs", "srkc")),
 }
-RIGHT = rewrite.with_orders
+RIGHT = rewrite.with_arguments
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -130,7 +130,7 @@ def seconds(made: Network, on: Hardware) -> float:
         if isinstance(node, Transpose):
             found += turning_seconds(made.graph.values[name].nbytes, on)
         elif isinstance(node, Contract) and node.operator.name == "conv2d" and is_fast(node.operator, on):
-            plain = with_orders(node.operator, winograd=0)
+            plain = with_arguments(node.operator, winograd=0)
             found += by_winograd(plain, on)[1] if node.operator.winograd else convolution_seconds(plain, on)
     return found
 

@@ -25,10 +25,11 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders import kinds, rewrite
 from gensor_gym.networks.orders.choice import classes_of
 from gensor_gym.networks.orders.kinds import best_seconds
-from gensor_gym.networks.orders.machines import convolution_seconds, with_orders
+from gensor_gym.networks.orders.machines import convolution_seconds
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.networks.orders.tilings import filled_by_pixels, filled_registers, fills_lines
 from gensor_gym.operators.images import IMAGES, order_of
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.types import Operator
 from tests.networks import test_orders
 from tests.networks.test_networks_quantized import Grid, Network8, layer
@@ -119,7 +120,7 @@ def test_types_without_tiles_and_broken_vectors_keep_their_orders() -> None:
 def in_orders(op: Operator, machine: Hardware) -> dict[str, float]:
     """Predicted seconds by the orders of image and result, such as "nchw nhwc"."""
     both = itertools.product(IMAGES, IMAGES)
-    return {f"{one} {other}": convolution_seconds(with_orders(op, image=one, result=other), machine) for one, other in both}
+    return {f"{one} {other}": convolution_seconds(with_arguments(op, image=one, result=other), machine) for one, other in both}
 
 
 def test_tiles_lay_out_the_image_and_turn_the_result() -> None:
@@ -147,15 +148,15 @@ def test_few_planes_are_read_by_lanes_of_pixels(lanes: int, monkeypatch: pytest.
     graph = ConstructionGraph(dataclasses.replace(op, frozen=True), machine(lanes), "extended")
     assert found["nchw nchw"] < 0.95 * lines_of(graph, lanes)
     monkeypatch.setattr(kinds, "PLANES", 24)
-    assert best_seconds(op, with_orders(op, result="nhwc"), machine(lanes)) == pytest.approx(lines_of(graph, lanes))
+    assert best_seconds(op, with_arguments(op, result="nhwc"), machine(lanes)) == pytest.approx(lines_of(graph, lanes))
     monkeypatch.setattr(kinds, "APART", 56 * 56 * 4 + 1)
-    assert best_seconds(op, with_orders(op, result="nhwc"), machine(lanes)) == found["nchw nchw"]
+    assert best_seconds(op, with_arguments(op, result="nhwc"), machine(lanes)) == found["nchw nchw"]
 
 
 def lines_of(graph: ConstructionGraph, lanes: int) -> float:
     """Seconds of the best program with lanes of channels, where lines that registers turn cost a fifth of scattered stores."""
     rows = filled_registers(graph)
-    last = dataclasses.replace(with_orders(graph.operator, result="nhwc"), frozen=True)
+    last = dataclasses.replace(with_arguments(graph.operator, result="nhwc"), frozen=True)
     apart, stored = graph.latencies(rows), ConstructionGraph(last, machine(lanes), "extended").latencies(rows)
     pairs = zip(rows, apart, stored, strict=True)
     return min(0.2 * one + 0.8 * other if fills_lines(graph, Schedule(row)) else one for row, one, other in pairs)
@@ -171,9 +172,9 @@ def test_no_drawn_product_over_pixels_is_predicted_faster(lanes: int) -> None:
     drawn = np.stack([graph.random_schedule(rng, start=Schedule(start)).row for _ in range(400)])
     drawn = drawn[drawn[:, CONVOLUTION] == 2]
     assert len(drawn) > 100 and (filled[:, CONVOLUTION] == 2).all() and graph.fits(filled).all()
-    best = best_seconds(op, with_orders(op, result="nhwc"), machine(lanes))
+    best = best_seconds(op, with_arguments(op, result="nhwc"), machine(lanes))
     assert best <= graph.latencies(filled).min() <= graph.latencies(drawn).min()
-    other = dataclasses.replace(with_orders(op.renamed(), image="nhwc"), frozen=True)
+    other = dataclasses.replace(with_arguments(op.renamed(), image="nhwc"), frozen=True)
     assert not len(filled_by_pixels(ConstructionGraph(other, machine(lanes), "extended")))
 
 
@@ -182,11 +183,11 @@ def test_no_drawn_product_over_pixels_is_predicted_faster(lanes: int) -> None:
 def test_a_wrong_order_shows(dtype: torch.dtype, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain whose images have as many channels as rows and columns, so that shapes do not show it."""
     module, x = (one.to(dtype) for one in test_orders.given("chain"))
-    old, right = folded(from_torch(module, (x,))), rewrite.with_orders
+    old, right = folded(from_torch(module, (x,))), rewrite.with_arguments
     every = possible(old)
     assert orders(ordered(old, TILES, every)) == [("nhwc", "kcrs", "nhwc"), ("nhwc", "kcrs", "nchw")]
     assert not fault(ordered(old, TILES, every), old, x.double().numpy())
-    monkeypatch.setattr(rewrite, "with_orders", lambda op, **orders: right(op, **{**orders, wrong: "nchw"}))
+    monkeypatch.setattr(rewrite, "with_arguments", lambda op, **orders: right(op, **{**orders, wrong: "nchw"}))
     assert fault(ordered(old, TILES, every), old, x.double().numpy())
 
 

@@ -21,11 +21,12 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.choice import classes_of, costs_of, is_depthwise
-from gensor_gym.networks.orders.machines import IN_ROWS, LAST, convolution_seconds, turning_seconds, with_orders
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, convolution_seconds, turning_seconds
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.networks.orders.tilings import LEAST_OF_WINDOWS, filled_by_windows
 from gensor_gym.operators.images import order_of
 from gensor_gym.operators.reference import evaluate
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.traits import shares_lanes
 from gensor_gym.operators.types import Operator
 from tests.networks.test_orders import conv, fault
@@ -154,7 +155,7 @@ def test_costs_are_those_of_both_orders_and_of_a_stored_image_that_is_added_up()
         found[gated] = summed, list(costs_of(old, hw, classes))
     assert not found[False][0] and len(found[True][0]) == 1
     (op,), made = deep(network(Mobile())), found[True][1]
-    both = [convolution_seconds(one, hw) for one in (op, with_orders(op, **LAST, **IN_ROWS))]
+    both = [convolution_seconds(one, hw) for one in (op, with_arguments(op, **LAST, **IN_ROWS))]
     assert both[1] < both[0] and any(np.array_equal(cost, both) for _, cost in made)
     turned = turning_seconds(4 * op.output.size, hw)
     assert any(len(names) == 1 and cost[0] == 0.0 and cost[1] == pytest.approx(turned) for names, cost in made)

@@ -19,8 +19,9 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import PLANS, plan_of
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.orders.machines import by_winograd, convolution_seconds, with_orders
+from gensor_gym.networks.orders.machines import by_winograd, convolution_seconds
 from gensor_gym.networks.orders.rewrite import ordered
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.types import Operator
 from tests.networks.test_orders import conv
 from tests.support.c_cases import inputs_of, machine
@@ -77,7 +78,7 @@ def test_the_model_chooses(h: int, c: int, k: int, wanted: int) -> None:
     """For many pixels it is faster. An image of one tile and a half computes too much that is not needed."""
     op = operators.conv2d(n=1, c=c, h=h, w=h, k=k, r=3, s=3, padding=1, **LAST)
     assert by_winograd(op, PLAIN)[0].winograd == wanted and 0.0 < by_winograd(op, PLAIN)[1] <= convolution_seconds(op, PLAIN)
-    assert by_winograd(with_orders(op, image="nchw"), PLAIN)[0].winograd == 0
+    assert by_winograd(with_arguments(op, image="nchw"), PLAIN)[0].winograd == 0
 
 
 @pytest.mark.parametrize("lanes", [16, 8])
@@ -101,7 +102,7 @@ def test_images_too_wide_for_blocks_are_plain_sums() -> None:
     levels = [dataclasses.replace(one, capacity=1 << 16) if one.name == "l2" else one for one in PLAIN.memory]
     hw = dataclasses.replace(PLAIN, memory=tuple(levels))
     op = operators.conv2d(n=1, c=64, h=8, w=1024, k=64, r=3, s=3, padding=1, image="nhwc")
-    assert by_winograd(op, hw)[0].winograd == 0 and by_winograd(with_orders(op, result="nhwc"), hw)[0].winograd == 2
+    assert by_winograd(op, hw)[0].winograd == 0 and by_winograd(with_arguments(op, result="nhwc"), hw)[0].winograd == 2
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -117,7 +118,7 @@ def test_the_bound_of_a_network_is_of_its_algorithm() -> None:
     x, w = inputs_of(op)
     x[0, 4, 4, 0] = 1e6
     kinds = {kind: evaluate_node(Contract(one, ("x", "w")), {"x": exact(x.astype(float)), "w": exact(w.astype(float))})
-             for kind, one in (("own", op), ("plain", with_orders(op, winograd=0)))}  # fmt: skip
+             for kind, one in (("own", op), ("plain", with_arguments(op, winograd=0)))}  # fmt: skip
     assert np.array_equal(kinds["own"].value, kinds["plain"].value)
     assert (kinds["own"].error >= kinds["plain"].error).all() and (kinds["own"].error > 3 * kinds["plain"].error).any()
 

@@ -54,8 +54,8 @@ def filters_function(layout: Layout, weights: str) -> str:
 
 def image_function(layout: Layout) -> str:
     """Return the C function `transform`, which computes the points of `count` image tiles from tile `first` on."""
-    lines, c = Lines(), layout.channels
-    (_, h, wide, _), (top, left) = layout.op.reads[0].view, padding_of(layout.op)
+    lines, image = Lines(), layout.op.reads[0]
+    (_, h, wide, c), (_, _, pixel, _), (top, left) = image.view, image.strides(), padding_of(layout.op)
     lines.add("/* Transforms image tiles of all channels. */")
     with lines.block("static void transform(const float *const image, float *const points, long first, long count)"):
         tile_start(lines, layout, "first")
@@ -64,13 +64,13 @@ def image_function(layout: Layout) -> str:
             lines.add(f"float *const at = points + i * {layout.row};")
             inside = f"row >= 0 && row + {SPAN} <= {h} && column >= 0 && column + {SPAN} <= {wide}"
             with lines.block(f"if ({inside})"):
-                lines.add(f"const float *const from = image + ((picture * {h} + row) * {wide} + column) * {c};")
-                _transformed(lines, layout, lambda a, b: add("from", str((a * wide + b) * c)))
+                lines.add(f"const float *const from = image + ((picture * {h} + row) * {wide} + column) * {pixel};")
+                _transformed(lines, layout, lambda a, b: add("from", str((a * wide + b) * pixel)))
             with lines.block("else"):
                 lines.add(f"static const float zeros[{c}] = {{0}};")
                 for a in range(SPAN):
                     for b in range(SPAN):
-                        place = f"image + ((picture * {h} + row + {a}) * {wide} + column + {b}) * {c}"
+                        place = f"image + ((picture * {h} + row + {a}) * {wide} + column + {b}) * {pixel}"
                         test = f"inside(row + {a}, {h}) && inside(column + {b}, {wide})"
                         lines.add(f"const float *const from_{a}{b} = {test} ? {place} : zeros;")
                 _transformed(lines, layout, lambda a, b: f"from_{a}{b}")

@@ -16,7 +16,7 @@ from gensor_gym.dataflow.expressions import LEAST, MOST, Operand, quantize
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Reshape, Transpose
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
-from gensor_gym.operators.text import of_type
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.types import Operator
 
 OPERATIONS = "quantized_decomposed."
@@ -73,7 +73,7 @@ def _largest(b: Builder, op: Operator, numbers: str) -> str:
 
     Quantisation keeps the order, so these are the quantised maxima of the original numbers.
     """
-    made = b.add(Contract(of_type(op, "int8"), (numbers,)), op.name)
+    made = b.add(Contract(with_arguments(op, dtype="int8"), (numbers,)), op.name)
     plain = b.call("multiply", made, _wide(b, op, np.ones(1)))
     made = b.map(quantize(Operand(plain), Operand(_wide(b, op, np.zeros(1)))), "largest")
     b.quantize(made, plain)
@@ -121,7 +121,7 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
     products of int8 numbers, minus the zero point of the other operand times the sums of constants, times both scales.
     """
     if op.body == "max" and op.dtype == "float32" and (pooled := _found(b, sources[0])) is not None and pooled.axis is None:
-        made = b.add(Contract(of_type(op, "int8"), (pooled.numbers,)), op.name)
+        made = b.add(Contract(with_arguments(op, dtype="int8"), (pooled.numbers,)), op.name)
         return b.map(of("multiply", of("subtract", made, pooled.zero), float(pooled.scale[0])), "largest")
     if op.body != "multiply_add" or op.dtype != "float32" or op.points // op.output.size > _MOST_SUMMED:
         return None
@@ -134,7 +134,7 @@ def product(b: Builder, op: Operator, sources: tuple[str, ...]) -> str | None:
     if fixed.zero or other.axis is not None or fixed.axis not in (None, channel_axes(op)[place]):
         return None
     options = {"pad_value": other.zero} if other.zero and any(read.is_padded(op.extents) for read in op.reads) else {}
-    whole, names = of_type(op, "int8", **options), [one.numbers for one in found if one is not None]
+    whole, names = with_arguments(op, dtype="int8", **options), [one.numbers for one in found if one is not None]
     if other.zero:
         sums = _sums(b, fixed.numbers, channel_axes(op)[place])
         whole, names = whole.with_epilogue("bias"), [*names, b.constant("zeros", -other.zero * sums, "int32")]

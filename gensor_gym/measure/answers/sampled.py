@@ -29,7 +29,7 @@ def sample_points(op: Operator, count: int, rng: np.random.Generator) -> np.ndar
 
 def output_index(op: Operator, points: np.ndarray) -> np.ndarray:
     """Return the flat position in the output of every point, int64 [S]."""
-    return points @ np.array(op.write.axis_strides(), dtype=np.int64)
+    return points @ np.array(op.write.dense().axis_strides(), dtype=np.int64)
 
 
 def same(values: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def _gather(
     """
     coefficients = np.array(access.coefficients, dtype=np.int64).T
     start, more = points @ coefficients + np.array(access.offset, dtype=np.int64), steps @ coefficients
-    strides = np.array(access.strides(), dtype=np.int64)
+    strides = np.array(access.dense().strides(), dtype=np.int64)
     flat = (start @ strides)[:, None] + (more @ strides)[None, :]
     inside = None
     for dimension, size in enumerate(access.view):

@@ -5,7 +5,8 @@ Layout of one buffer, addresses growing to the right:
     [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
 
 Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from a cache line, as arrays of
-NumPy do. `intact` detects a write to the guard words. A read or write further out (more than 63 bytes after the end, or about a
+NumPy do. Between rows that are apart (`Tensor.pitch`) there are NaNs. `intact` detects a write to them or to the guard words. A
+read or write further out (more than 63 bytes after the end, or about a
 page before the start) is a segmentation fault of the worker.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 
 ALIGN = 64
 _PAGE = mmap.PAGESIZE
-_GUARD = 0xA5
+_GUARD, _NAN = 0xA5, 0xFF
 _HUGE = 4 << 20
 _MADV_HUGEPAGE = 14
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,10 +56,15 @@ def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequ
 class GuardedBuffer:
     """`nbytes` bytes of memory between guard words. `array` is a view of them with `shape` and `dtype`."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str, past: int = 0) -> None:
-        """Map the pages and write the guard words. Data begin `past` bytes after a cache line. OSError if memory runs out."""
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype | type | str, past: int = 0, pitch: int = 0) -> None:
+        """Map the pages and write the guard words. Data begin `past` bytes after a cache line. OSError if memory runs out.
+
+        Rows are `pitch` elements apart, or follow one another (0).
+        """
         dtype = np.dtype(dtype)
-        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        row = int(np.prod(shape[-1:], dtype=np.int64)) * dtype.itemsize
+        rows, apart = int(np.prod(shape[:-1], dtype=np.int64)), pitch * dtype.itemsize or row
+        self.nbytes = max(0, rows - 1) * apart + min(rows, 1) * row
         lines = -(-(past + self.nbytes) // ALIGN) * ALIGN
         self._pages = -(-max(lines, 1) // _PAGE)
         if self._pages * _PAGE - lines < ALIGN:
@@ -76,21 +82,26 @@ class GuardedBuffer:
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         self._end = length - _PAGE
         self.address = base + self._start
-        self.guard()
         data = self._bytes[self._start : self._start + self.nbytes]
-        self.array = data.view(dtype).reshape(shape)
+        self._rows, self._between = (
+            np.lib.stride_tricks.as_strided(data[begin:], size, (apart, 1))
+            for begin, size in ((0, (rows, row)), (row, (rows - 1 if apart > row else 0, apart - row)))
+        )
+        self.array = self._rows.view(dtype).reshape(shape)  # of rows that are apart, this is a view too
+        self.guard()
 
     def guard(self) -> None:
-        """Write the guard words."""
+        """Write the guard words, and NaNs between rows."""
+        self._between[...] = _NAN
         self._bytes[self._front : self._start] = _GUARD
         self._bytes[self._start + self.nbytes : self._end] = _GUARD
 
     def intact(self) -> bool:
-        """Whether every guard word on both sides is unchanged."""
+        """Whether every guard word on both sides, and every NaN between rows, is unchanged."""
         front = self._bytes[self._front : self._start]
         back = self._bytes[self._start + self.nbytes : self._end]
-        return bool((front == _GUARD).all() and (back == _GUARD).all())
+        return bool((front == _GUARD).all() and (back == _GUARD).all() and (self._between == _NAN).all())
 
     def poison(self) -> None:
         """Fill the data with 0xFF bytes: NaN in every floating type, -1 in every integer type."""
-        self._bytes[self._start : self._start + self.nbytes] = 0xFF
+        self._rows[...] = _NAN

@@ -63,7 +63,7 @@ class CpuDevice:
         """Load a kernel's shared library. LaunchError if the loader refuses it, or if it lacks the kernel's function."""
         op = built.kernel.operator
         if op != self._operator:
-            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET) for t in op.inputs]
+            self._inputs = [GuardedBuffer(t.shape, ARRAY_DTYPE[t.dtype], ARRAY_OFFSET, t.pitch) for t in op.inputs]
             self._operator = op
         return LoadedC(built, threads, self._inputs)
 
@@ -103,7 +103,8 @@ class LoadedC:
             raise LaunchError(f"cannot load the kernel: {error}") from error
         self._inputs = inputs
         self._dtypes = [output.dtype for output in kernel.operator.outputs]
-        self._outputs = [GuardedBuffer(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
+        outputs = kernel.operator.outputs
+        self._outputs = [GuardedBuffer(one.shape, ARRAY_DTYPE[one.dtype], 0, one.pitch) for one in outputs]
         self._written = (ctypes.c_void_p * len(self._outputs))(*(buffer.address for buffer in self._outputs))
         self._workspace = GuardedBuffer((max(kernel.workspace_bytes, 1),), np.uint8)
         self._addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(b.address for b in inputs))

@@ -1,9 +1,10 @@
 """Chooses the values of a network that have channels last in memory ("nhwc"), as fast convolutions read them (`machines`).
 
 The values that a map reads and computes have one order, and so have the input and output of a pooling or of a depthwise
-convolution. Values tied in this way are a *class*. Other convolutions read and write either order; their time depends on both
-orders together. With channels last, a kernel transposes the images that other operations compute or read. The model predicts both
-costs, and of all choices of classes the one whose costs are smallest together is taken (`cheapest`).
+convolution, and the parts of a concatenation of channels. Values tied in this way are a *class*. Other convolutions read and
+write either order; their time depends on both orders together. With channels last, a kernel transposes the images that other
+operations compute or read. The model predicts both costs, and of all choices of classes the one whose costs are smallest together
+is taken (`cheapest`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
@@ -30,13 +31,13 @@ from gensor_gym.networks.orders.machines import (
     in_place,
     is_fast,
     turning_seconds,
-    with_orders,
 )
 from gensor_gym.operators.images import IMAGES, names_orders
+from gensor_gym.operators.text import with_arguments
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
-IMAGE_AXES = (2, 3)
-"""Axes of an image's rows and columns if channels are first."""
+CHANNELS, IMAGE_AXES = 1, (2, 3)
+"""Axes of an image's channels, and of its rows and columns, if channels are first."""
 
 
 @dataclass
@@ -117,7 +118,7 @@ def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses], winog
     for result, node in network.graph.nodes:
         if result in free and is_depthwise(network, node, machine):
             assert isinstance(node, Contract)
-            both = node.operator, with_orders(node.operator, **LAST, **IN_ROWS)
+            both = node.operator, with_arguments(node.operator, **LAST, **IN_ROWS)
             yield (free[result],), np.array([convolution_seconds(op, machine) for op in both])
         if not isinstance(node, Contract) or not is_convolution(node, machine):
             continue
@@ -130,7 +131,7 @@ def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses], winog
         seconds = np.zeros((2,) * len(between))
         for lasts in np.ndindex(seconds.shape) if between else ():
             orders = {side: IMAGES[lasts[between.index(at)]] for side, at in sides.items()}
-            op = with_orders(node.operator, **orders, **in_place(machine))
+            op = with_arguments(node.operator, **orders, **in_place(machine))
             is_either = winograd and node.sources[1] in network.constants
             seconds[lasts] = by_winograd(op, machine)[1] if is_either else convolution_seconds(op, machine)
         yield between, seconds
@@ -169,9 +170,11 @@ def is_image(network: Network, name: str) -> bool:
 def tied(network: Network, name: str, machine: Hardware) -> Iterator[str]:
     """Return the images that must have the order of a node's result.
 
-    They are the operands of a map, and the input of a pooling or of a depthwise convolution.
+    They are the operands of a map, the input of a pooling or of a depthwise convolution, and the parts of `joins_channels`.
     """
     node = network.nodes[name]
+    if joins_channels(network, name, machine):
+        return iter(node.inputs)
     if isinstance(node, Map) and all(_turns(network, one) for one in node.inputs):
         return (one for one in node.inputs if is_image(network, one))
     return iter(node.inputs[:1] if keeps_order(network, node, machine) else ())
@@ -199,23 +202,25 @@ def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
 def makes_either(network: Network, name: str, machine: Hardware) -> bool:
     """Return whether a value's node can compute it with channels first and with channels last.
 
-    That holds for a fast convolution, a pooling, a depthwise convolution, and a map of images.
+    That holds for a fast convolution, a pooling, a depthwise convolution, a map of images, and for `joins_channels`.
     """
     node = network.nodes.get(name)
+    if isinstance(node, Concat):
+        return joins_channels(network, name, machine)
     if isinstance(node, Map):
         return all(_turns(network, one) for one in node.inputs)
     if not isinstance(node, Contract):
         return False
     if not is_convolution(node, machine):
         return keeps_order(network, node, machine)
-    return is_fast(with_orders(node.operator, result=IMAGES[1]), machine)
+    return is_fast(with_arguments(node.operator, result=IMAGES[1]), machine)
 
 
 def reads_either(node: Contract, name: str, machine: Hardware) -> bool:
     """Return whether a fast convolution can read an image with channels first and with channels last."""
     if not is_convolution(node, machine) or node.sources[0] != name:
         return False
-    return is_fast(with_orders(node.operator, **LAST, **in_place(machine)), machine)
+    return is_fast(with_arguments(node.operator, **LAST, **in_place(machine)), machine)
 
 
 def is_convolution(node: Node, machine: Hardware) -> bool:
@@ -246,6 +251,14 @@ def is_depthwise(network: Network, node: Node, machine: Hardware) -> bool:
         return False
     plain = not node.operator.epilogue and not names_orders(node.operator) and node.operator.dtype == "float32"
     return plain and node.sources[1] in network.constants
+
+
+def joins_channels(network: Network, name: str, machine: Hardware) -> bool:
+    """Return whether a value joins the channels of images of float32, which kernels on a CPU compute in place in either order."""
+    node, images = network.nodes[name], (name, *network.nodes[name].inputs)
+    if not isinstance(node, Concat) or node.axis != CHANNELS or machine.kind != "cpu":
+        return False
+    return all(is_image(network, one) and network.graph.values[one].dtype == "float32" for one in images)
 
 
 def is_over_pixels(node: Node) -> bool:

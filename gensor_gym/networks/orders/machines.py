@@ -28,7 +28,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.orders.kinds import best_seconds, depthwise_seconds
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
 from gensor_gym.operators.kinds.winograd import TILE
-from gensor_gym.operators.text import parse
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.types import ITEM_BYTES, Operator
 from gensor_gym.winograd.graph import WinogradGraph
 
@@ -44,15 +44,6 @@ GAIN = 0.9
 On one core of an Intel Xeon with AVX-512, convolutions of 14x14 to 256x256 pixels took 0.52 to 0.70 of the time of plain sums.
 Those of 7x7 pixels took 0.79 to 1.16, so small predicted gains are uncertain.
 """
-
-
-@lru_cache(maxsize=4096)
-def with_orders(op: Operator, **orders: object) -> Operator:
-    """Return an operator with other arguments, such as the order `image="nhwc"` of a tensor (see `operators.images`).
-
-    The operator must have no epilogue.
-    """
-    return parse(str(op.renamed(arguments=tuple((dict(op.arguments) | orders).items()))))
 
 
 def gains(machine: Hardware) -> Collection[str]:
@@ -101,7 +92,7 @@ def convolution_seconds(op: Operator, machine: Hardware) -> float:
         tensors = {"image": op.reads[0].tensor, "result": op.output}
         turned = sum(tensor.size for name, tensor in tensors.items() if order_of(op, name) == IMAGES[0])
         return turned * _cycles(machine, PACK_BYTES) / machine.clock
-    return _kept(op, machine, lambda: best_seconds(op, with_orders(op, result=IMAGES[1]), machine))
+    return _kept(op, machine, lambda: best_seconds(op, with_arguments(op, result=IMAGES[1]), machine))
 
 
 def _kept(op: Operator, machine: Hardware, predict: Callable[[], float]) -> float:
@@ -119,7 +110,7 @@ def by_winograd(op: Operator, machine: Hardware) -> tuple[Operator, float]:
     if machine.kind != "cpu":
         return op, plain
     try:
-        other = with_orders(op, winograd=TILE)
+        other = with_arguments(op, winograd=TILE)
     except ValueError:  # it has strides, other orders or other windows
         return op, plain
     seconds = _kept(other, machine, lambda: _winograd_seconds(other, machine))

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Set
 
 from gensor_gym.dataflow.expressions import renamed
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce, Reshape, Transpose
 from gensor_gym.graph.matrices.lying import is_folded, moved_reads
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.folding import with_constants_made
+from gensor_gym.networks.folding import with_constants_made, with_joins_in_place
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.networks.orders.choice import (
     POOLINGS,
@@ -25,8 +25,9 @@ from gensor_gym.networks.orders.choice import (
     padded,
     reads_either,
 )
-from gensor_gym.networks.orders.machines import IN_ROWS, LAST, by_winograd, gains, is_fast, with_orders
+from gensor_gym.networks.orders.machines import IN_ROWS, LAST, by_winograd, gains, is_fast
 from gensor_gym.operators.images import IMAGES, WEIGHTS, permutation
+from gensor_gym.operators.text import with_arguments
 
 TO_LAST, TO_FIRST = permutation(IMAGES[1], IMAGES[0]), permutation(IMAGES[0], IMAGES[1])
 """Permutations of axes from channels first to channels last, and back."""
@@ -89,12 +90,14 @@ class _Rewriting:
     def _last(self, name: str, node: Node) -> Node:
         if isinstance(node, Map):
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
+        if isinstance(node, Concat):
+            return Concat(tuple(map(self._operand, node.sources)), TO_LAST.index(node.axis))
         assert isinstance(node, Contract)
         if node.operator.name in POOLINGS:
-            return Contract(with_orders(node.operator, **LAST), (self._operand(node.sources[0]),))
+            return Contract(with_arguments(node.operator, **LAST), (self._operand(node.sources[0]),))
         if is_depthwise(self.old, node, self.machine):
             image, weights = node.sources
-            return Contract(with_orders(node.operator, **LAST, **IN_ROWS), (self._operand(image), self._in_rows(weights)))
+            return Contract(with_arguments(node.operator, **LAST, **IN_ROWS), (self._operand(image), self._in_rows(weights)))
         return self._convolution(node, result=IMAGES[1])
 
     def _operand(self, name: str) -> str:
@@ -117,10 +120,10 @@ class _Rewriting:
         else:
             image = self._plain(image)
         moved = 1 in moved_reads(node.operator) and not is_folded(node.operator)
-        reads_rows = self.machine.kind == "gpu" and is_fast(with_orders(node.operator, **IN_ROWS, **orders), self.machine)
+        reads_rows = self.machine.kind == "gpu" and is_fast(with_arguments(node.operator, **IN_ROWS, **orders), self.machine)
         if (moved or "image" in orders) and weights in self.old.constants and reads_rows:
             weights, orders = self._in_rows(weights), {**orders, **IN_ROWS}
-        op = with_orders(node.operator, **orders)
+        op = with_arguments(node.operator, **orders)
         if self.winograd and weights in self.old.constants:
             op, _ = by_winograd(op, self.machine)
         return Contract(op, (image, weights))
@@ -156,7 +159,8 @@ class _Rewriting:
         rounded = frozenset((self.moved.get(name, name), kind) for name, kind in graph.rounded)
         made = needed(graph.name, graph.inputs, self.nodes, graph.returns, graph.whole, rounded)
         of_moved = {new: self.old.origins[name] for name, new in self.moved.items() if name in self.old.origins}
-        return with_constants_made(dataclasses.replace(self.old, graph=made, origins={**self.old.origins, **of_moved}))
+        made_again = dataclasses.replace(self.old, graph=made, origins={**self.old.origins, **of_moved})
+        return with_joins_in_place(with_constants_made(made_again))
 
 
 def _turned(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import data_type, integer, one_of, pair, tensor
-from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, places
+from gensor_gym.operators.images import IMAGES, WEIGHTS, in_order, options, order_of, outputs, pitches, places
 from gensor_gym.operators.kinds.winograd import TAPS, TILE
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import INPUT, OUTPUT, Operator
@@ -59,6 +59,7 @@ def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
     image: str = "nchw", weights: str = "kcrs", result: str = "nchw", winograd: int = 0,
+    image_pitch: int = 0, result_pitch: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a two-dimensional convolution as in deep learning (the kernel is not flipped).
 
@@ -70,6 +71,9 @@ def conv2d(
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With an image
     "nhwc", float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36
     (`kinds.winograd`). Sums are then rounded otherwise, and an infinity in a window may give NaN.
+
+    `image_pitch` and `result_pitch` are distances of neighbouring pixels in memory, in elements, if an image "nhwc" of float32 is
+    some of the channels of a larger one.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
@@ -85,12 +89,14 @@ def conv2d(
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
     made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
+    orders |= pitches(image_pitch, image, result_pitch, result, dtype)
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
+    x, y = (image, INPUT[dtype], loops, image_pitch), (result, OUTPUT[dtype], loops, result_pitch)
     return Operator(
         name="conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value), winograd=winograd,
         arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
-        reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
-        write=in_memory("y", made, result, OUTPUT[dtype], loops),
+        reads=(in_memory("x", pixels, *x), in_memory("w", filters, weights, INPUT[dtype], loops)),
+        write=in_memory("y", made, *y),
         channel_axis=list(outer).index("k"),
     )  # fmt: skip
 
@@ -133,14 +139,14 @@ def _groups(groups: object, c: int, k: int) -> int:
 @register_operator(_depthwise_conv2d, _in_torch)
 def depthwise_conv2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    pad_value: int = 0, image: str = "nchw", weights: str = "kcrs",
+    pad_value: int = 0, image: str = "nchw", weights: str = "kcrs", image_pitch: int = 0, result_pitch: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a depthwise convolution: every channel has a window of its own.
 
     Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride` and `padding` are
     one integer or a pair (height, width). int8 operands give an int32 result. Padding is `pad_value`: 0, or for int8 any number
     of int8, such as a zero point. With `image="nhwc"` input and output have their channels last; `weights` may then be "rskc",
-    [r, s, c, 1], so that vectors of channels read all three in place.
+    [r, s, c, 1], so that vectors of channels read all three in place. `image_pitch` and `result_pitch` are those of `conv2d`.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()
@@ -153,11 +159,13 @@ def depthwise_conv2d(
     loops = axes(made, {"r": r, "s": s})
     pixels: Dimensions = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (c, "c"), "c": (1, {}), "r": (r, "r"), "s": (s, "s")}
+    orders |= pitches(image_pitch, image, result_pitch, image, dtype)
     given = {"stride": (stride, 1), "padding": (padding, 0), "dtype": (dtype, "float32"), "pad_value": (pad_value, 0)}
+    x = image, INPUT[dtype], loops, image_pitch
     return Operator(
         name="depthwise_conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value),
         arguments=arguments(sizes, **given, **orders),
-        reads=(in_memory("x", pixels, image, INPUT[dtype], loops), in_memory("w", filters, weights, INPUT[dtype], loops)),
-        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype]), loops, *made),
+        reads=(in_memory("x", pixels, *x), in_memory("w", filters, weights, INPUT[dtype], loops)),
+        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype], result_pitch), loops, *made),
         channel_axis=list(made).index("c"),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from gensor_gym.operators.bodies import BODIES, limited
 from gensor_gym.operators.build import Dimensions, access, arguments, axes, in_memory, windows
 from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, one_of, pair, tensor
-from gensor_gym.operators.images import IMAGES, in_order, options, order_of, places
+from gensor_gym.operators.images import IMAGES, in_order, options, order_of, pitches, places
 from gensor_gym.operators.registry import register_operator
 from gensor_gym.operators.types import OUTPUT, Operator
 
@@ -41,34 +41,38 @@ def _in_torch(function: Callable[..., Any], op: Operator) -> Callable[[Any], Any
 @register_operator(_mean, lambda torch, op: _in_torch(torch.nn.functional.avg_pool2d, op))
 def avg_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    image: str = "nchw",
+    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8 is
     rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
-    have their channels last.
+    have their channels last. `image_pitch` and `result_pitch` are those of `conv2d`.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
-    return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum", image)
+    order = image, image_pitch, result_pitch
+    return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum", *order)
 
 
 @register_operator(_maximum, lambda torch, op: _in_torch(torch.nn.functional.max_pool2d, op))
 def max_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    image: str = "nchw",
+    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
     Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is at
     most half the window, so that every window contains an element. With `image="nhwc"` input and output have their channels last.
+    `image_pitch` and `result_pitch` are those of `conv2d`.
     """
-    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", image)
+    order = image, image_pitch, result_pitch
+    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", *order)
 
 
 def _pool(
-    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str
-) -> Operator:
+    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str, image_pitch: int,
+    result_pitch: int,
+) -> Operator:  # fmt: skip
     """Make a pooling operator. `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()
@@ -80,13 +84,14 @@ def _pool(
     outer = dict(zip("nchw", (n, c, p, q), strict=True))
     made = {{"h": "p", "w": "q"}.get(letter, letter): outer[letter] for letter in one_of("image", image, IMAGES)}
     loops = axes(made, {"r": r, "s": s})
+    orders = {"image": (image, IMAGES[0]), **pitches(image_pitch, image, result_pitch, image, dtype)}
     return Operator(
         name=name,
-        arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), image=(image, IMAGES[0])),
+        arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), **orders),
         axes=loops,
         body=body,
-        reads=(in_memory("x", given, image, dtype, loops),),
-        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype]), loops, *made),
+        reads=(in_memory("x", given, image, dtype, loops, image_pitch),),
+        write=access(tensor("y", tuple(made.values()), OUTPUT[dtype], result_pitch), loops, *made),
         dtype=dtype,
         divisor=r * s if body == "sum" else 1,
         pad_value=limited(BODIES[body].reduction.identity, dtype),

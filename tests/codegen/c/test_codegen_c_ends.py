@@ -17,8 +17,8 @@ from gensor_gym.measure.devices.cpu import CpuDevice
 from gensor_gym.measure.workers import trial
 from gensor_gym.measure.workers.builders import build_c
 from gensor_gym.measure.workers.requests import Built
-from gensor_gym.networks.orders.machines import with_orders
 from gensor_gym.operators.images import IMAGES
+from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.traits import weights
 from tests.support.c_cases import check, machine, program, random_program
 from tests.support.thorough import thorough_but
@@ -90,7 +90,8 @@ def shortened(seed: int) -> Kernel | None:
     if weights(op) is None:
         return None
     if op.name == "conv2d" and not epilogue and dict(op.arguments).get("groups", 1) == 1:
-        op = with_orders(op, image=rng.choice(IMAGES), result=rng.choice(IMAGES)).with_epilogue(rng.choice(("relu", "residual")))
+        op = with_arguments(op, image=rng.choice(IMAGES), result=rng.choice(IMAGES))
+        op = op.with_epilogue(rng.choice(("relu", "residual")))
         made = made.with_knobs(convolution=1, pack_b=1)
     kernel = generate_c(dataclasses.replace(made, operator=op.freeze()))
     return kernel if "register_tile_short(const" in kernel.source else None
