@@ -73,14 +73,16 @@ def plain(
 
 
 def windows(
-    sizes: Mapping[str, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int] = (1, 1)
-) -> tuple[tuple[int, int], Index, Index]:
+    sizes: Mapping[str, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int] = (1, 1),
+    behind: tuple[int, int] = (0, 0),
+) -> tuple[tuple[int, int], Index, Index]:  # fmt: skip
     """Return (output size (p, q), row index, column index) for windows of r x s over an image of h x w.
 
-    The two indices say which row and column of the image the window at (p, q) reads at its element (r, s).
+    `behind` is further padding behind rows and columns. The two indices say which row and column of the image the window at
+    (p, q) reads at its element (r, s).
     """
-    p = window("h", sizes["h"], sizes["r"], stride[0], padding[0], dilation[0])
-    q = window("w", sizes["w"], sizes["s"], stride[1], padding[1], dilation[1])
+    p = window("h", sizes["h"], sizes["r"], stride[0], padding[0], dilation[0], behind[0])
+    q = window("w", sizes["w"], sizes["s"], stride[1], padding[1], dilation[1], behind[1])
     row = {"p": stride[0], "r": dilation[0], "": -padding[0]}
     return (p, q), row, {"q": stride[1], "s": dilation[1], "": -padding[1]}
 

@@ -59,12 +59,12 @@ def tensor(name: str, shape: tuple[int, ...], dtype: str, pitch: int = 0) -> Ten
     return made
 
 
-def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1, behind: int = 0) -> int:
     """Return the output extent, rounded down, of a window of `kernel` elements that slides over `size` elements.
 
-    ValueError if the dilated window is larger than the padded input.
+    `behind` is further padding behind the elements. ValueError if the dilated window is larger than the padded input.
     """
-    padded, reach = size + 2 * padding, dilation * (kernel - 1) + 1
+    padded, reach = size + 2 * padding + behind, dilation * (kernel - 1) + 1
     if padded > LIMIT:
         raise ValueError(f"{axis}={size} with padding {padding} is {padded}: expected at most {LIMIT}")
     if reach > padded:

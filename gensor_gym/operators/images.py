@@ -77,10 +77,10 @@ def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, in
 
     The elements are those that all windows have at this position: a view [n, c, p, q] of x [n, c, h, w], padded with `pad_value`.
     """
-    found = options(op, padding=0, stride=1, dilation=1)
-    (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())
-    if top or left:
-        x = np.pad(x, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=pad_value)
+    found = options(op, padding=0, stride=1, dilation=1, behind=0)
+    (top, left), (down, right), (tall, wide), behind = (v if isinstance(v, tuple) else (v, v) for v in found.values())
+    if top or left or any(behind):
+        x = np.pad(x, ((0, 0), (0, 0), (top, top + behind[0]), (left, left + behind[1])), constant_values=pad_value)
     p, q = outputs(op)
     height, width = (op.extents[a] for a in op.reduce[-2:])
     for r in range(height):

@@ -33,58 +33,71 @@ def _over_places(op: Operator, x: np.ndarray, start: float, combine: Callable[..
     return in_order(reduce(combine, parts, np.full((), start)), order, IMAGES[0])
 
 
-def _in_torch(function: Callable[..., Any], op: Operator) -> Callable[[Any], Any]:
+def _in_torch(pad: Callable[..., Any], function: Callable[..., Any], op: Operator) -> Callable[[Any], Any]:
     order, window = order_of(op, "image"), {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
-    return lambda x: in_order(function(in_order(x, IMAGES[0], order), **window), order, IMAGES[0])
+    down, right = pair("behind", options(op, behind=0)["behind"], 0)
+
+    def pooled(x: Any) -> Any:
+        x = in_order(x, IMAGES[0], order)
+        x = pad(x, (0, right, 0, down), value=op.pad_value) if down or right else x
+        return in_order(function(x, **window), order, IMAGES[0])
+
+    return pooled
 
 
-@register_operator(_mean, lambda torch, op: _in_torch(torch.nn.functional.avg_pool2d, op))
+@register_operator(_mean, lambda torch, op: _in_torch(torch.nn.functional.pad, torch.nn.functional.avg_pool2d, op))
 def avg_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0,
+    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0, behind: Pair = 0,
 ) -> Operator:  # fmt: skip
     """Make a mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8 is
-    rejected, because a mean of integers is not an integer and there is no agreed rounding. With `image="nhwc"` input and output
-    have their channels last. `image_pitch` and `result_pitch` are those of `conv2d`.
+    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. `behind` is
+    more padding, behind rows and columns only. int8 is rejected, because a mean of integers is not an integer and there is no
+    agreed rounding. With `image="nhwc"` input and output have their channels last. `image_pitch` and `result_pitch` are those of
+    `conv2d`.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
-    order = image, image_pitch, result_pitch
-    return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum", *order)
+    windows_of, order = (stride, padding, behind), (image, image_pitch, result_pitch)
+    return _pool("avg_pool2d", (n, c, h, w, r, s), windows_of, data_type(dtype, accepted), "sum", order)
 
 
-@register_operator(_maximum, lambda torch, op: _in_torch(torch.nn.functional.max_pool2d, op))
+@register_operator(_maximum, lambda torch, op: _in_torch(torch.nn.functional.pad, torch.nn.functional.max_pool2d, op))
 def max_pool2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32",
-    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0,
+    image: str = "nchw", image_pitch: int = 0, result_pitch: int = 0, behind: Pair = 0,
 ) -> Operator:  # fmt: skip
     """Make a maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). Padding is at
-    most half the window, so that every window contains an element. With `image="nhwc"` input and output have their channels last.
-    `image_pitch` and `result_pitch` are those of `conv2d`.
+    Padding is never the maximum: it is -inf, or -128 for int8 (whose result is int32, like for every operator). It is at most
+    half the window, so that every window contains an element. `behind` is more padding, behind rows and columns only. With
+    `image="nhwc"` input and output have their channels last. `image_pitch` and `result_pitch` are those of `conv2d`.
     """
-    order = image, image_pitch, result_pitch
-    return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max", *order)
+    windows_of, order = (stride, padding, behind), (image, image_pitch, result_pitch)
+    return _pool("max_pool2d", (n, c, h, w, r, s), windows_of, data_type(dtype, PLAIN_TYPES), "max", order)
 
 
 def _pool(
-    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str, image: str, image_pitch: int,
-    result_pitch: int,
-) -> Operator:  # fmt: skip
-    """Make a pooling operator. `sizes` are n, c, h, w, r, s."""
+    name: str, sizes: tuple[int, ...], steps: tuple[Pair, Pair, Pair], dtype: str, body: str, order: tuple[str, int, int]
+) -> Operator:
+    """Make a pooling operator.
+
+    `sizes` are n, c, h, w, r, s, `steps` stride, padding and padding behind, `order` that of the image and both pitches.
+    """
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()
-    stride, padding = pair("stride", stride), pair("padding", padding, 0)
+    stride, padding, behind = pair("stride", steps[0]), pair("padding", steps[1], 0), pair("behind", steps[2], 0)
+    image, image_pitch, result_pitch = order
     if padding[0] > r // 2 or padding[1] > s // 2:
         raise ValueError(f"padding={padding}: expected at most half the window, {(r // 2, s // 2)}")
-    (p, q), row, column = windows(named, stride, padding)
+    (p, q), row, column = windows(named, stride, padding, behind=behind)
+    if (p - 1) * stride[0] - padding[0] >= h or (q - 1) * stride[1] - padding[1] >= w:
+        raise ValueError(f"behind={behind}: expected less, so that every window contains an element")
     given: Dimensions = {"n": (n, "n"), "c": (c, "c"), "h": (h, row), "w": (w, column)}
     outer = dict(zip("nchw", (n, c, p, q), strict=True))
     made = {{"h": "p", "w": "q"}.get(letter, letter): outer[letter] for letter in one_of("image", image, IMAGES)}
     loops = axes(made, {"r": r, "s": s})
-    orders = {"image": (image, IMAGES[0]), **pitches(image_pitch, image, result_pitch, image, dtype)}
+    orders = {"image": (image, IMAGES[0]), **pitches(image_pitch, image, result_pitch, image, dtype), "behind": (behind, 0)}
     return Operator(
         name=name,
         arguments=arguments(named, stride=(stride, 1), padding=(padding, 0), dtype=(dtype, "float32"), **orders),

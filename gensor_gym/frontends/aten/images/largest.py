@@ -10,7 +10,7 @@ import numpy as np
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.frontends.aten.choices import no_number
-from gensor_gym.frontends.aten.images.windows import all_padded, as_image, ends, pair, windows_along, windows_of
+from gensor_gym.frontends.aten.images.windows import as_image, ends, pair, windows_along, windows_of
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
@@ -26,11 +26,10 @@ def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, d
     """Add max pooling of images: the maximum of every window."""
     if pair(dilation) != (1, 1):
         return _largest_apart(b, x, pair(size), pair(stride or size), pair(padding), pair(dilation), ceil_mode)
-    windows = windows_along(b, x, size, stride, padding, ceil_mode)
-    if any(one.behind for one in windows):
-        x, padding = all_padded(b, x, windows, -math.inf), 0
+    tall, wide = windows_along(b, x, size, stride, padding, ceil_mode)
     n, c, height, width = b.shapes[x]
-    return b.contract(max_pool2d(n, c, height, width, *pair(size), pair(stride or size), pair(padding)), x)
+    pooling = max_pool2d(n, c, height, width, *pair(size), pair(stride or size), pair(padding), behind=(tall.behind, wide.behind))
+    return b.contract(pooling, x)
 
 
 def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> str:

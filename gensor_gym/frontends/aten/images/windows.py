@@ -10,7 +10,6 @@ import numpy as np
 
 from gensor_gym.dataflow.nodes import Concat
 from gensor_gym.frontends.aten.images.transposed import transposed
-from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -127,13 +126,6 @@ def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: 
     return [Windows(*one, up) for one in own]
 
 
-def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """Pad images with `value`, also with the elements that windows read beyond the padding."""
-    for axis, one in zip((2, 3), windows, strict=True):
-        x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
-    return x
-
-
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
     """Decorate a rule of (builder, x, ..) so that x may lack the batch axis. The result then lacks it too."""
 
@@ -157,11 +149,9 @@ def averaged(
     """Add average pooling of images: the mean of every window."""
     windows = windows_along(b, x, size, stride, padding, ceil_mode)
     rows, columns = (one.elements(count_include_pad) for one in windows)
-    whole = windows[0].size * windows[1].size
-    if any(one.behind for one in windows):
-        x, padding = all_padded(b, x, windows, 0.0), 0
+    whole, behind = windows[0].size * windows[1].size, (windows[0].behind, windows[1].behind)
     n, c, height, width = b.shapes[x]
-    made = b.contract(avg_pool2d(n, c, height, width, *pair(size), pair(stride or size), pair(padding)), x)
+    made = b.contract(avg_pool2d(n, c, height, width, *pair(size), pair(stride or size), pair(padding), behind=behind), x)
     factors = whole / (np.outer(rows, columns) if divisor_override is None else np.full((1, 1), divisor_override))
     return made if (factors == 1).all() else b.call("multiply", made, b.constant("share", factors))
 
