@@ -18,6 +18,7 @@ import numpy as np
 from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce
+from gensor_gym.dataflow.postops import post_op
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
@@ -34,6 +35,7 @@ from gensor_gym.networks.orders.machines import (
 )
 from gensor_gym.operators.images import IMAGES, names_orders
 from gensor_gym.operators.text import with_arguments
+from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
 CHANNELS, IMAGE_AXES = 1, (2, 3)
@@ -234,9 +236,25 @@ def is_convolution(node: Node, machine: Hardware) -> bool:
 
 
 def is_summed(network: Network, name: str, reader: Node) -> bool:
-    """Return whether one kernel may compute an image by a map, store it for others, and add up the pixels of its channels."""
+    """Return whether one kernel may compute an image by a map, store it for others, and add up the pixels of its channels.
+
+    A map that is a convolution's epilogue is stored by the convolution.
+    """
     stored = len(network.graph.readers[name]) > 1
-    return is_over_pixels(reader) and isinstance(network.nodes.get(name), Map) and stored
+    return is_over_pixels(reader) and isinstance(network.nodes.get(name), Map) and stored and _product_of(network, name) is None
+
+
+def _product_of(network: Network, name: str) -> Operator | None:
+    """Return the operator, such as a convolution, whose epilogue may compute a value; None if there is none."""
+    node = network.nodes.get(name)
+    if isinstance(node, Contract):
+        return node.operator
+    alone = [one for one in node.inputs if network.graph.readers[one] == (name,)] if isinstance(node, Map) else []
+    for one in alone:
+        op = _product_of(network, one)
+        if op is not None and node is not None and post_op(network.graph, node, one, op) is not None:
+            return op
+    return None
 
 
 def keeps_order(network: Network, node: Node, machine: Hardware) -> bool:

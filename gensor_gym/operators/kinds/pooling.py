@@ -52,8 +52,8 @@ def avg_pool2d(
 ) -> Operator:  # fmt: skip
     """Make a mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. `behind` is
-    more padding, behind rows and columns only. int8 is rejected, because a mean of integers is not an integer and there is no
+    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. `behind`
+    is more padding, behind rows and columns only. int8 is rejected, because a mean of integers is not an integer and there is no
     agreed rounding. With `image="nhwc"` input and output have their channels last. `image_pitch` and `result_pitch` are those of
     `conv2d`.
     """
