@@ -12,11 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
+from gensor_gym.gir.across import rows_of
 from gensor_gym.gir.lowering import PAD
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.online import LEAST_SIDE
 from gensor_gym.gir.placement import Level, Placement, levels_of, passes_of
-from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 STREAMED = 2
@@ -100,14 +101,16 @@ class GirRules:
         A value is needlessly large if the next smaller value already covers all rows or columns.
         """
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
-        steps = -(-nest.rows // rows)
-        wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
-        tiled = (tile == 1) | (tile // 2 * vector < nest.columns)
+        of_vector = rows_of(nest, vector)
+        of_step = np.where(of_vector > 1, rows * tile * of_vector, rows)
+        steps = -(-nest.rows // of_step)
+        wide = (vector <= self.hardware.lanes) & ((vector == 1) | (of_vector > 1) | (vector // 2 < nest.columns))
+        tiled = (tile == 1) | np.where(of_vector > 1, rows == FIELDS[2].values[-1], tile // 2 * vector < nest.columns)
         most_rows = nest.rows if nest.scattered is None else 1  # rows of one id are joined in order
         return (
-            wide & tiled & (rows <= most_rows) & (rows * tile <= MOST_VECTORS)
+            wide & tiled & (of_step <= most_rows) & (rows * tile <= MOST_VECTORS)
             & ((loop == 1) | (nest.scattered is None) & (GirSchedule.next_below("loop", loop) < steps))
-            & ((header["streaming"] == 0) | (self._streams & (vector > 1)))
+            & ((header["streaming"] == 0) | (self._streams & (vector > 1) & (of_vector == 1)))
         )  # fmt: skip
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.text import Lines, round_up
+from gensor_gym.codegen.gir.across import AcrossPrinter, AcrossShape
 from gensor_gym.codegen.gir.elements import Element, element_of
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.parts import join_function
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.gir.scattered import scatter_loop
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
+from gensor_gym.gir.across import rows_of
 from gensor_gym.gir.igraph import KernelGraph
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
@@ -49,12 +51,14 @@ class GirProgram:
     def shape(self) -> RowShape:
         """Rows, vectors and lanes of a full step; remaining rows are computed in steps of one row."""
         value = self.schedule.value
+        if rows_of(self.nest, value("vector")) > 1:
+            return AcrossShape(value("rows") * value("tile"), 1, value("vector"), False)
         return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
 
     @property
     def rows_of_task(self) -> int:
         """Number of rows that one task computes."""
-        return self.schedule.value("rows") * self.schedule.value("loop")
+        return self.shape.rows * self.shape.across * self.schedule.value("loop")
 
     @property
     def tasks(self) -> int:
@@ -158,16 +162,18 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
 
 def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
     nest, shape, rows = program.nest, program.shape, program.nest.rows
-    whole = [shape.rows] if rows >= shape.rows else []
-    sizes = whole + ([1] if rows % shape.rows or (nest.last and shape.rows > 1) else [])
+    unit = shape.across
+    whole = [shape.rows] if rows >= shape.rows * unit else []
+    sizes = whole + ([1] if rows % (shape.rows * unit) or (nest.last and shape.rows > 1) else [])
     kernel, scratch = program.lowered.kernels[number], layout.scratch(number)
     texts = []
     for size in sizes:
-        of_size = RowShape(size, shape.tile, shape.vector, shape.streaming)
-        texts.append(RowPrinter(nest, kernel, of_size, scratch).function(f"kernel{number}_rows{size}"))
+        printer = AcrossPrinter if unit > 1 else RowPrinter
+        of_size = dataclasses.replace(shape, rows=size)
+        texts.append(printer(nest, kernel, of_size, scratch).function(f"kernel{number}_rows{size}"))
     if nest.last:
         of_last = dataclasses.replace(nest, columns=nest.last, last=0)
-        shape_of_last = RowShape(1, shape.tile, shape.vector, shape.streaming)
+        shape_of_last = dataclasses.replace(shape, rows=1)
         texts.append(RowPrinter(of_last, kernel, shape_of_last, scratch).function(f"kernel{number}_last"))
     if (to := nest.scattered) is not None:
         return [*texts, scatter_loop(nest, to, f"call->{c_name(to.tensor)}", f"kernel{number}")]
@@ -177,14 +183,14 @@ def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
         lines.add(f"{program.element.c} *const scratch = call->scratch + (long)thread * {layout.unit};")
         lines.add(f"const long last = least((index + 1) * {program.rows_of_task}, {rows});")
         lines.add(f"long row = index * {program.rows_of_task};")
-        steps = [f"row += {size}) kernel{number}_rows{size}(call, scratch, row);" for size in sizes]
+        steps = [f"row += {size * unit}) kernel{number}_rows{size}(call, scratch, row);" for size in sizes]
         if nest.last:
             with lines.block("while (row < last)"):
                 lines.add(f"const long equal = least(last, row + {nest.parts - 1} - row % {nest.parts});")
                 lines.add(*(f"for (; row + {size} <= equal; {step}" for size, step in zip(sizes, steps, strict=True)))
                 lines.add(f"if (row < last) kernel{number}_last(call, scratch, row++);")
         else:
-            lines.add(*(f"for (; row + {size} <= last; {step}" for size, step in zip(sizes, steps, strict=True)))
+            lines.add(*(f"for (; row + {size * unit} <= last; {step}" for size, step in zip(sizes, steps, strict=True)))
     text = str(lines)
     if shape.streaming and "stream_" in "".join(texts):
         text = text.rstrip("\n").removesuffix("}") + _FENCE + "\n}\n"

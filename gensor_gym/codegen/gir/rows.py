@@ -44,11 +44,21 @@ class RowShape:
     vector: int
     streaming: bool
 
+    @property
+    def across(self) -> int:
+        """Number of rows of a vector."""
+        return 1
+
+    @property
+    def along(self) -> int:
+        """Number of columns of a vector."""
+        return self.vector
+
     def steps(self, columns: int) -> list[Step]:
         """Divide a pass over `columns` columns into whole tiles, then single vectors, then an incomplete vector."""
-        wide = self.tile * self.vector
-        tiles, vectors = columns // wide, columns % wide // self.vector
-        rest = columns % self.vector
+        wide = self.tile * self.along
+        tiles, vectors = columns // wide, columns % wide // self.along
+        rest = columns % self.along
         found = [Step(0, tiles, self.tile), Step(tiles * wide, vectors, 1), Step(columns - rest, int(rest > 0), 1, rest)]
         return [step for step in found if step.count]
 
@@ -130,7 +140,7 @@ class RowPrinter:
 
         If there are several axes, write declarations of variables for them.
         """
-        here = f"(row + {r})" if r else "row"
+        here = f"(row + {r * self.shape.across})" if r else "row"
         if len(extents) <= 1:
             return [here] * len(extents)
         found: list[str] = []
@@ -261,17 +271,21 @@ class RowPrinter:
                 for low, high in zip(parts[:half], parts[half:], strict=True):
                     self.lines.add(f"{low} = {self.element.joined(body, low, high, width)};")
                 parts = parts[:half]
-            self._leave(reduction, r, self.element.folded(body, parts[0], width) if width > 1 else parts[0])
+            self._leave(reduction, r, self._folded(body, parts[0]))
+
+    def _folded(self, body: Reduction, total: str) -> str:
+        """Return the C text that reduces the lanes of the vector `total`."""
+        return self.element.folded(body, total, self.shape.vector) if self.shape.along > 1 else total
 
     def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
-        name = f"{self.names[reduction.cell]}_{r}"
-        self.lines.add(f"const {self.element.c} {name} = {folded};")
+        name, item = f"{self.names[reduction.cell]}_{r}", f"vec{self.shape.across}" if self.shape.across > 1 else self.element.c
+        self.lines.add(f"const {item} {name} = {folded};")
         if self.nest.parts > 1:
             place = self.reductions.index(reduction.cell) * self.nest.rows + r
             self.lines.add(f"call->partials[row + {place}] = {name};")
 
     def _loop(self, one: Pass, step: Step) -> None:
-        wide = step.tile * self.shape.vector
+        wide = step.tile * self.shape.along
         if step.count == 1 or self.whole:
             for number_of in range(step.count):
                 with self.lines.block(self._when(step.start + number_of * wide)):
@@ -289,7 +303,7 @@ class RowPrinter:
         return str(end)
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
+        here = [linear([(1, column)] if column else [], start + u * self.shape.along) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
             for r in self._rows() if not instruction.once else ():

@@ -18,7 +18,6 @@ import numpy as np
 from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce
-from gensor_gym.dataflow.postops import post_op
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
@@ -35,7 +34,6 @@ from gensor_gym.networks.orders.machines import (
 )
 from gensor_gym.operators.images import IMAGES, names_orders
 from gensor_gym.operators.text import with_arguments
-from gensor_gym.operators.types import Operator
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
 CHANNELS, IMAGE_AXES = 1, (2, 3)
@@ -51,8 +49,6 @@ class Uses:
     """Images of the class that are computed with channels first: inputs, and results of operations other than convolutions."""
     read: set[str] = field(default_factory=set)
     """Images of the class that operations other than convolutions read with channels first."""
-    summed: set[str] = field(default_factory=set)
-    """Images of the class that a kernel stores and also adds up over the pixels of each channel."""
     is_fixed: bool = False
     """Whether the class must have channels first, because an output of the network belongs to it."""
 
@@ -101,20 +97,17 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
                 continue
             if one not in tied(network, reader, machine) and not is_over_pixels(node):
                 found[of.root(one)].read.add(one)
-            if is_summed(network, one, node) and machine.kind == "cpu":
-                found[of.root(one)].summed.add(one)
     return list(found.values())
 
 
 def costs_of(network: Network, machine: Hardware, classes: Sequence[Uses], winograd: bool = True) -> Iterator[Cost]:
     """Yield the predicted seconds of classes with channels first and last: of their transpositions, then of convolutions.
 
-    The transpositions of a class that must have channels first take infinitely many seconds. A sum over the pixels of an image
-    with channels last, in the kernel that stores the image, turns it in registers, which takes as long.
+    The transpositions of a class that must have channels first take infinitely many seconds.
     """
     values, free = network.graph.values, dict[str, int]()
     for at, uses in enumerate(classes):
-        turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read, *uses.summed))
+        turned = sum(turning_seconds(values[one].nbytes, machine) for one in (*uses.made, *uses.read))
         yield (at,), np.array([0.0, math.inf if uses.is_fixed else turned])
         free |= {} if uses.is_fixed else dict.fromkeys(uses.members, at)
     for result, node in network.graph.nodes:
@@ -233,28 +226,6 @@ def is_convolution(node: Node, machine: Hardware) -> bool:
     if not isinstance(node, Contract) or node.operator.name != "conv2d" or node.operator.dtype not in gains(machine):
         return False
     return not (node.operator.epilogue or "groups" in dict(node.operator.arguments) or names_orders(node.operator))
-
-
-def is_summed(network: Network, name: str, reader: Node) -> bool:
-    """Return whether one kernel may compute an image by a map, store it for others, and add up the pixels of its channels.
-
-    A map that is a convolution's epilogue is stored by the convolution.
-    """
-    stored = len(network.graph.readers[name]) > 1
-    return is_over_pixels(reader) and isinstance(network.nodes.get(name), Map) and stored and _product_of(network, name) is None
-
-
-def _product_of(network: Network, name: str) -> Operator | None:
-    """Return the operator, such as a convolution, whose epilogue may compute a value; None if there is none."""
-    node = network.nodes.get(name)
-    if isinstance(node, Contract):
-        return node.operator
-    alone = [one for one in node.inputs if network.graph.readers[one] == (name,)] if isinstance(node, Map) else []
-    for one in alone:
-        op = _product_of(network, one)
-        if op is not None and node is not None and post_op(network.graph, node, one, op) is not None:
-            return op
-    return None
 
 
 def keeps_order(network: Network, node: Node, machine: Hardware) -> bool:
