@@ -14,6 +14,7 @@ from gensor_gym.cost.calibration import coefficients_of
 from gensor_gym.cost.constants import constant_values
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
+from gensor_gym.dataflow.joins import check_pitches
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, plain
@@ -57,6 +58,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         if self.operator.winograd:
             raise ValueError(f"{self.operator} has schedules of its own: expected winograd=0, or a search by agents.optimize")
         self.hardware = machines.get(hardware)
+        check_pitches(self.operator, self.hardware)
         self.space = space
         fit = coefficients_of(self.hardware) if calibrated else ()
         self.floor = roofline_floor(self.operator, self.hardware)

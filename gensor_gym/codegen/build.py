@@ -13,6 +13,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.joins import check_pitches
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -84,6 +85,7 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
 
     machine, op = hardware.get(hw), resolve_computation(op)
     check_kind(op, schedule, machine)
+    check_pitches(op, machine)
     return family_of(op).generate(op, schedule, machine)
 
 

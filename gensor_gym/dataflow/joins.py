@@ -1,18 +1,24 @@
 """Concatenations and slices without a kernel: values are computed or read in place, in a part of a larger value.
 
 Each part must be contiguous in memory, so all axes before the joined or cut axis must have extent 1, as for channels at batch 1
-or steps of a sequence. Only parts of images with channels last may have rows that are apart (`dataflow.pitched`).
+or steps of a sequence. Images with channels last may be parts too: their pixels are then apart in memory, by the number of
+channels of the whole image (`Tensor.pitch`). Convolutions and poolings, maps and reductions, and transpositions can compute and
+read them; for others they are copied.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Map, Node, Reshape, Slice, Transpose
-from gensor_gym.dataflow.pitched import joins_channels, may_be_apart
+from gensor_gym.dataflow.nodes import HALVES, Broadcast, Concat, Contract, Map, Node, Reduce, Reshape, Slice, Transpose
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.images import IMAGES, order_of
+from gensor_gym.operators.types import Operator
+
+_OPERATORS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
 
 
 def is_leading(shape: Sequence[int], axis: int) -> bool:
@@ -138,3 +144,60 @@ def _fresh(name: str, taken: set[str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
+
+
+def joins_channels(graph: Dataflow, name: str) -> bool:
+    """Return whether a value joins images of float32 along channels that are last, at least one of them an operator's result."""
+    node, value = graph.makers.get(name), graph.values[name]
+    if not isinstance(node, Concat) or len(value.shape) != len(IMAGES[1]) or node.axis != len(value.shape) - 1:
+        return False
+    types = {graph.values[one].dtype for one in (name, *node.sources)}
+    made = (op for source in node.sources for op in _operators(graph, source))
+    return types == {"float32"} and not graph.whole.intersection((name, *node.sources)) and any(map(_makes_last, made))
+
+
+def may_be_apart(graph: Dataflow, name: str) -> bool:
+    """Return whether the pixels of an image can be apart in memory, because all that compute or read it support that."""
+    node = graph.makers.get(name)
+    makes = isinstance(node, Map | Transpose) or joins_channels(graph, name) or isinstance(node, Contract)
+    if not makes or not all(map(_makes_last, _operators(graph, name))):
+        return False
+    return all(_reads(graph, reader, name) for reader in graph.readers[name])
+
+
+def _reads(graph: Dataflow, reader: str, name: str) -> bool:
+    node: Node = graph.makers[reader]
+    if isinstance(node, Contract):
+        op = node.operator
+        is_image = name == node.sources[0] and name not in node.sources[1:]
+        return is_image and op.name in _OPERATORS and op.dtype == "float32" and order_of(op, "image") == IMAGES[1]
+    return isinstance(node, Map | Reduce | Transpose) or joins_channels(graph, reader)
+
+
+def _operators(graph: Dataflow, name: str) -> Iterator[Operator]:
+    """Yield the operators whose kernels may compute a value: its own, or those of maps' operands that nothing else reads."""
+    waiting = [name]
+    while waiting:
+        node = graph.makers.get(waiting.pop())
+        if isinstance(node, Contract):
+            yield node.operator
+        elif isinstance(node, Map):
+            waiting += [one for one in node.inputs if len(graph.readers[one]) == 1]
+
+
+def _makes_last(op: Operator) -> bool:
+    order = order_of(op, "result" if op.name == "conv2d" else "image")
+    return op.name in _OPERATORS and op.dtype == "float32" and order == IMAGES[1]
+
+
+def check_pitches(computation: Operator | Dataflow, hardware: Hardware | None = None) -> None:
+    """Raise ValueError if rows of a tensor are apart in memory, and the computation's kernels read and write whole tensors.
+
+    Those are kernels of products inside fused operators, and all kernels of GPUs.
+    """
+    apart = [one.name for one in (*computation.inputs, *computation.outputs) if one.pitch]
+    makers = computation.makers if isinstance(computation, Dataflow) else {}
+    if apart and any(isinstance(node, Contract) for node in makers.values()):
+        raise ValueError(f"{computation.name}: rows of {apart[0]} are apart in memory, expected none beside products of matrices")
+    if apart and hardware is not None and hardware.kind == "gpu":
+        raise ValueError(f"{computation.name}: rows of {apart[0]} are apart in memory, expected none on {hardware.name}")

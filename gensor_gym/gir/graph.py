@@ -14,6 +14,7 @@ import numpy as np
 
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.joins import check_pitches
 from gensor_gym.gir.actions import ACTIONS, SPACES, applied, primitives_of
 from gensor_gym.gir.gpu.model import GpuModel
 from gensor_gym.gir.gpu.rules import GpuRules
@@ -50,6 +51,7 @@ class GirGraph(StepGraph[GirSchedule]):
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
         if hardware.kind == "gpu" and hardware.warp != WARP:
             raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs and GPUs of {WARP} lanes a warp")
+        check_pitches(operator, hardware)
         self.operator, self.hardware, self.space = operator, hardware, space
         self.nest, self.primitives = nest_on(operator, hardware), primitives_of(space)
         rules, model = (GirRules, GirModel) if hardware.kind == "cpu" else (GpuRules, GpuModel)

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gensor_gym.gir.across import rows_of
 from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.parts import rows_of
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
 from gensor_gym.gir.rules import by_placement
@@ -206,7 +206,7 @@ class GirModel:
         return busy, chain, short / side
 
     def _across(self, header: Header) -> np.ndarray:
-        """Return the number of rows [B] of a vector (`across.rows_of`)."""
+        """Return the number of rows [B] of a vector (`parts.rows_of`)."""
         return rows_of(self.nest, header["vector"])
 
     def _split(self, header: Header) -> np.ndarray:

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gensor_gym.gir.across import rows_of
 from gensor_gym.gir.lowering import PAD
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.online import LEAST_SIDE
+from gensor_gym.gir.parts import rows_of
 from gensor_gym.gir.placement import Level, Placement, levels_of, passes_of
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware

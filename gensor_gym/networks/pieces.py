@@ -14,6 +14,7 @@ from functools import lru_cache
 from gensor_gym.chains.chain import chain_of, is_chain
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.joins import check_pitches
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.networks.network import Network
@@ -36,12 +37,9 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
     With `is_panel`, it must be a product with maps and reductions of its rows. Cached, because a network has many equal layers.
     """
-    recognise = panel_of if is_panel else chain_of if is_chain(computation) else row_nest
-    apart = [value.name for value in (*computation.inputs, *computation.outputs) if value.pitch]
-    if apart and recognise is not row_nest:
-        return f"{computation.name}: rows of {apart[0]} are apart in memory, expected none beside products of matrices"
     try:
-        recognise(computation)
+        check_pitches(computation)
+        (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:
         return str(error)
     return ""

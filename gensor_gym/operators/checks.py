@@ -54,8 +54,8 @@ def tensor(name: str, shape: tuple[int, ...], dtype: str, pitch: int = 0) -> Ten
     if pitch and pitch < shape[-1]:
         raise ValueError(f"tensor {name} of shape {shape} has a pitch of {pitch}: expected at least {shape[-1]}, or 0")
     made = Tensor(name, shape, dtype, pitch=pitch)
-    if made.reach > LIMIT:
-        raise ValueError(f"tensor {name} of shape {shape} has {made.reach} elements: expected at most {LIMIT}")
+    if made.room > LIMIT:
+        raise ValueError(f"tensor {name} of shape {shape} has {made.room} elements: expected at most {LIMIT}")
     return made
 
 

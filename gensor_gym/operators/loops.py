@@ -70,9 +70,14 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
-    def reach(self) -> int:
-        """Number of elements of memory from the tensor's first row to the end of the last, with all between the rows."""
-        return self.size if not self.pitch else math.prod(self.shape[:-1]) * self.pitch
+    def memory(self) -> tuple[int, ...]:
+        """Shape of the whole array in memory, which begins with the tensor's first row: rows have `pitch` elements."""
+        return (*self.shape[:-1], self.pitch) if self.pitch else self.shape
+
+    @property
+    def room(self) -> int:
+        """Number of elements of the whole array in memory."""
+        return math.prod(self.memory)
 
     @property
     def nbytes(self) -> int:

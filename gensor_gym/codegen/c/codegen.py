@@ -175,7 +175,7 @@ def _packed_bytes(read: Operand) -> int:
 
 
 def _partial_bytes(plan: LoopPlan) -> int:
-    size = plan.op.output.reach * ITEM_BYTES[plan.op.accumulator]
+    size = plan.op.output.room * ITEM_BYTES[plan.op.accumulator]
     return round_up(plan.splits * size, LINE) if plan.splits > 1 else 0
 
 
@@ -263,7 +263,7 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
         lines.add("(void)index;")
     _declare_starts(lines, plan, spatial, number)
     lines.add(*([f"t.turn = {number} % {turns(plan)};"] if asks_by_turns(plan) else []))
-    target = f"call->partial + chunk * {plan.op.output.reach}" if plan.splits > 1 else f"call->{output.name}"
+    target = f"call->partial + chunk * {plan.op.output.room}" if plan.splits > 1 else f"call->{output.name}"
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
     if plan.shift is not None:
         lines.add(f"t.line = {_first_line(plan)};")

@@ -78,7 +78,7 @@ def _declare_indices(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
-    axis, size = _innermost_axis(plan), plan.op.output.reach
+    axis, size = _innermost_axis(plan), plan.op.output.room
     stride = plan.output.strides[axis]
     for chunk in range(plan.splits):
         place = linear([(stride, plan.axes[axis])], chunk * size)

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from gensor_gym.chains.chain import Chain
 from gensor_gym.codegen.gir.expressions import number
-from gensor_gym.codegen.gir.rows import RowPrinter, Step
+from gensor_gym.codegen.gir.rows import RowPrinter
+from gensor_gym.codegen.gir.shapes import Step
 from gensor_gym.dataflow.nodes import Triangle
 from gensor_gym.gir.igraph import Slice
 from gensor_gym.gir.nest import Access

@@ -19,7 +19,8 @@ from gensor_gym.codegen.chains.diagonal import CausalRows
 from gensor_gym.codegen.chains.product import Ends, Operand, ProductPrinter, fetched
 from gensor_gym.codegen.chains.program import ChainProgram
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
+from gensor_gym.codegen.gir.rows import RowPrinter, c_name
+from gensor_gym.codegen.gir.shapes import RowShape
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 
 _FLOAT = 4

@@ -17,7 +17,8 @@ from gensor_gym.codegen.c.codegen import LINE, generate_c
 from gensor_gym.codegen.c.text import Lines, round_up
 from gensor_gym.codegen.c.whole_rows import WholeRows
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
+from gensor_gym.codegen.gir.rows import RowPrinter, c_name
+from gensor_gym.codegen.gir.shapes import RowShape
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.gir.model import GirModel

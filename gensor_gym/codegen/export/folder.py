@@ -56,7 +56,7 @@ def entry(one: Exports, **more: Any) -> dict[str, Any]:
     return {
         "function": one.name, "operator": str(one.kernel.operator), "digest": one.kernel.digest,
         "arch": one.kernel.arch, "workspace_bytes": one.kernel.workspace_bytes,
-        "arguments": [{"name": name, "shape": list(t.shape), "dtype": t.dtype} for name, t in one.tensors], **more,
+        "arguments": [{"name": name, "shape": list(t.memory), "dtype": t.dtype} for name, t in one.tensors], **more,
     }  # fmt: skip
 
 

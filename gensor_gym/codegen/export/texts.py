@@ -50,7 +50,7 @@ void {library}_set_threads(int threads);
 
 
 def _declared(one: Exports) -> str:
-    shapes = ", ".join(f"{name}{list(tensor.shape)}" for name, tensor in one.tensors)
+    shapes = ", ".join(f"{name}{list(tensor.memory)}" for name, tensor in one.tensors)
     return f"""/* {one.kernel.operator}: {shapes} */
 int {one.name}({one.parameters});
 /* The same with a workspace of the caller's, {one.name.upper()}_WORKSPACE bytes at a multiple of 64. */

@@ -1,31 +1,15 @@
-"""C text of one step of a row nest's kernel whose vectors run along the rows (`gir.across`): all columns of some vectors of rows.
+"""C text of one step of a row nest's kernel whose vectors run along the rows (`gir.parts`): all columns of some vectors of rows.
 
 A row of the printer is a vector of rows, and a vector of columns is one column.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gensor_gym.codegen.gir.moves import scaled
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, Step
+from gensor_gym.codegen.gir.rows import RowPrinter
+from gensor_gym.codegen.gir.shapes import Step
 from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.gir.igraph import Instruction, Pass, Slice
-
-
-@dataclass(frozen=True)
-class AcrossShape(RowShape):
-    """Shape of a step: vectors of rows side by side, and lanes per vector. A tile is one column."""
-
-    @property
-    def across(self) -> int:
-        """Number of rows of a vector."""
-        return self.vector
-
-    @property
-    def along(self) -> int:
-        """Number of columns of a vector."""
-        return 1
 
 
 class AcrossPrinter(RowPrinter):

@@ -9,17 +9,18 @@ from pathlib import Path
 
 from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.text import Lines, round_up
-from gensor_gym.codegen.gir.across import AcrossPrinter, AcrossShape
+from gensor_gym.codegen.gir.across import AcrossPrinter
 from gensor_gym.codegen.gir.elements import Element, element_of
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.parts import join_function
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
+from gensor_gym.codegen.gir.rows import RowPrinter, c_name
 from gensor_gym.codegen.gir.scattered import scatter_loop
+from gensor_gym.codegen.gir.shapes import AcrossShape, RowShape
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
-from gensor_gym.gir.across import rows_of
 from gensor_gym.gir.igraph import KernelGraph
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.parts import rows_of
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.hardware.types import Hardware

@@ -6,7 +6,8 @@ from gensor_gym.codegen.c.text import Lines
 from gensor_gym.codegen.gir.elements import element_of
 from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.codegen.gir.online import OVERFLOW
-from gensor_gym.codegen.gir.rows import RowPrinter, RowShape
+from gensor_gym.codegen.gir.rows import RowPrinter
+from gensor_gym.codegen.gir.shapes import RowShape
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
 from gensor_gym.gir.nest import Online, RowNest
 

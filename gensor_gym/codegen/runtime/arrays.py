@@ -50,13 +50,14 @@ class Signature:
     def __init__(self, op: Computation) -> None:
         """Prepare the checks of an operator's arrays.
 
-        The attributes `given` and `made` list (shape, dtype) of inputs and outputs; `shape`, `dtype` are the first output's.
+        The attributes `given` and `made` list (shape, dtype) of inputs and outputs; `shape`, `dtype` are the first output's. If
+        rows of a tensor are apart, its array has all that is between them (`Tensor.memory`).
         """
         self.op = op
-        self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
+        self._inputs = [(tensor, tensor.memory, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
         self._tensors = op.inputs  # kept, because the operator makes a new tuple at every access
         self._outputs = op.outputs
-        self.given, self.made = ([(one.shape, _DTYPES[one.dtype]) for one in tensors] for tensors in (op.inputs, op.outputs))
+        self.given, self.made = ([(one.memory, _DTYPES[one.dtype]) for one in tensors] for tensors in (op.inputs, op.outputs))
         self.shape, self.dtype = self.made[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -121,12 +122,12 @@ class Signature:
     def check_number(self, values: Sequence[Any]) -> None:
         """Check the number of inputs; ValueError if it differs from the operator's number of inputs."""
         if len(values) != len(self._inputs):
-            wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
+            wanted = ", ".join(f"{t.name}{list(t.memory)}" for t in self.op.inputs)
             raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
 
     def checked(self, array: Any, tensor: Tensor, name: str) -> Any:
         """Return the array itself, on any device; ValueError unless it has the tensor's shape and type."""
-        if array.shape != tensor.shape or array.dtype != _DTYPES[tensor.dtype]:
+        if array.shape != tensor.memory or array.dtype != _DTYPES[tensor.dtype]:
             raise self._mismatch(array, tensor, name)
         return array
 
@@ -178,7 +179,7 @@ class Signature:
         return array.copy(order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
-        expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
+        expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.memory)}"
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 

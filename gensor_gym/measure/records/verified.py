@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gensor_gym.cache.folders import make_cache_dir
 from gensor_gym.cache.jsons import read_json, write_json
 from gensor_gym.cache.owned import is_own
@@ -26,11 +24,10 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.inputs import decode
-from gensor_gym.operators.types import ARRAY_DTYPE, Operator
+from gensor_gym.operators.inputs import decode, in_memory, out_of_memory
+from gensor_gym.operators.types import Operator
 
 SEED = 0
-_NAN_BYTE = 0xFF
 
 
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, digest: str = "") -> bool:
@@ -86,11 +83,11 @@ def fault_of(kernel: BuiltKernel) -> str:
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):
-        given = [np.empty(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
-        for array in given:
-            array.reshape(-1).view(np.uint8)[...] = _NAN_BYTE  # elements that the kernel does not write stay NaN
-        kernel(*draw.inputs, out=given[0] if len(given) == 1 else tuple(given))
-        decoded = [decode(array, output.dtype) for array, output in zip(given, kernel.operator.outputs, strict=True)]
+        outputs = kernel.operator.outputs
+        given = [in_memory(output) for output in outputs]  # elements that the kernel does not write stay NaN
+        inputs = map(in_memory, kernel.operator.inputs, draw.inputs)
+        kernel(*inputs, out=given[0] if len(given) == 1 else tuple(given))
+        decoded = [decode(out_of_memory(one, array), one.dtype) for array, one in zip(given, outputs, strict=True)]
         if fault := draw.fault(decoded[0] if len(decoded) == 1 else decoded):
             return fault
     return ""

@@ -46,6 +46,8 @@ def kernel_of(op: Operator, hw: Hardware, source: str, options: Options) -> Kern
     language = target_of(hw).name
     if language not in HEADERS:
         raise ValueError(f"{hw.name} has kernels in {language}: sources are accepted in {' and '.join(HEADERS)}")
+    if apart := [tensor.name for tensor in (*op.inputs, op.output) if tensor.pitch]:
+        raise ValueError(f"{op}: rows of {apart[0]} are apart in memory, expected none in a task of a written kernel")
     check_text(source, language)
     if not 0 <= options.workspace <= MOST_WORKSPACE:
         raise ValueError(f"workspace={options.workspace}: expected 0 to {MOST_WORKSPACE} bytes")

@@ -58,8 +58,8 @@ def _in_torch(torch: Any, op: Operator) -> Any:
 def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32", pad_value: int = 0,
-    image: str = "nchw", weights: str = "kcrs", result: str = "nchw", winograd: int = 0,
-    image_pitch: int = 0, result_pitch: int = 0,
+    image: str = "nchw", weights: str = "kcrs", result: str = "nchw", winograd: int = 0, image_pitch: int = 0,
+    result_pitch: int = 0,
 ) -> Operator:  # fmt: skip
     """Make a two-dimensional convolution as in deep learning (the kernel is not flipped).
 
@@ -70,34 +70,30 @@ def conv2d(
 
     Without groups, `image` and `result` may be "nhwc", and `weights` "rskc": orders of dimensions in memory. With an image
     "nhwc", float32 and 3x3 windows without stride, `winograd=2` computes 2x2 outputs from 16 products instead of 36
-    (`kinds.winograd`). Sums are then rounded otherwise, and an infinity in a window may give NaN.
-
-    `image_pitch` and `result_pitch` are distances of neighbouring pixels in memory, in elements, if an image "nhwc" of float32 is
-    some of the channels of a larger one.
+    (`kinds.winograd`). Sums are then rounded otherwise, and an infinity in a window may give NaN. `image_pitch` and
+    `result_pitch` are numbers of channels of larger float32 images "nhwc" whose first channels are read or written.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, k=k, r=r, s=s).items()}
     n, c, h, w, k, r, s = sizes.values()
     orders = _orders(groups == 1, image=image, weights=weights, result=result)
     stride, padding, dilation = pair("stride", stride), pair("padding", padding, 0), pair("dilation", dilation)
-    groups, dtype = _groups(groups, c, k), data_type(dtype)
-    _check_pad_value(pad_value, dtype)
+    groups, dtype = _groups(groups, c, k), _checked(pad_value, data_type(dtype))
     (p, q), row, column = windows(sizes, stride, padding, dilation)
     outer = {"n": n, **({"g": groups} if groups > 1 else {}), "k": k // groups, "p": p, "q": q}
     loops = axes(outer, {"c": c // groups, "r": r, "s": s})
-    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights))
     channel = {"g": k // groups, "k": 1}
     pixels: Dimensions = {"n": (n, "n"), "c": (c, {"g": c // groups, "c": 1}), "h": (h, row), "w": (w, column)}
     filters: Dimensions = {"k": (k, channel), "c": (c // groups, "c"), "r": (r, "r"), "s": (s, "s")}
     made: Dimensions = {"n": (n, "n"), "c": (k, channel), "h": (p, "p"), "w": (q, "q")}
+    orders |= _winograd(winograd, (r, s, stride, dilation, dtype, image, weights))
     orders |= pitches(image_pitch, image, result_pitch, result, dtype)
     options = {"stride": (stride, 1), "padding": (padding, 0), "dilation": (dilation, 1), "groups": (groups, 1)}
-    x, y = (image, INPUT[dtype], loops, image_pitch), (result, OUTPUT[dtype], loops, result_pitch)
+    x = in_memory("x", pixels, image, INPUT[dtype], loops, image_pitch)
     return Operator(
         name="conv2d", axes=loops, body="multiply_add", dtype=dtype, pad_value=float(pad_value), winograd=winograd,
         arguments=arguments(sizes, **options, dtype=(dtype, "float32"), pad_value=(pad_value, 0), **orders),
-        reads=(in_memory("x", pixels, *x), in_memory("w", filters, weights, INPUT[dtype], loops)),
-        write=in_memory("y", made, *y),
-        channel_axis=list(outer).index("k"),
+        reads=(x, in_memory("w", filters, weights, INPUT[dtype], loops)), channel_axis=list(outer).index("k"),
+        write=in_memory("y", made, result, OUTPUT[dtype], loops, result_pitch),
     )  # fmt: skip
 
 
@@ -122,10 +118,11 @@ def _orders(any_order: bool, **orders: str) -> dict[str, tuple[object, object]]:
     return {name: (one_of(name, orders[name], some if any_order else some[:1]), some[0]) for name, some in known.items()}
 
 
-def _check_pad_value(pad_value: object, dtype: str) -> None:
-    """Raise ValueError unless the pad value is 0, or a number of int8 for dtype int8."""
+def _checked(pad_value: object, dtype: str) -> str:
+    """Return the data type. ValueError unless the pad value is 0, or a number of int8 for int8."""
     if pad_value != 0 and not (dtype == "int8" and -128 <= integer("pad_value", pad_value, -128) <= 127):
         raise ValueError(f"pad_value={pad_value} of {dtype}: expected 0, or of int8 -128 to 127")
+    return dtype
 
 
 def _groups(groups: object, c: int, k: int) -> int:
@@ -150,8 +147,7 @@ def depthwise_conv2d(
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}
     n, c, h, w, r, s = sizes.values()
-    stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), data_type(dtype)
-    _check_pad_value(pad_value, dtype)
+    stride, padding, dtype = pair("stride", stride), pair("padding", padding, 0), _checked(pad_value, data_type(dtype))
     orders = _orders(True, image=image, weights=weights)
     (p, q), row, column = windows(sizes, stride, padding)
     outer = dict(zip("nchw", (("n", n), ("c", c), ("p", p), ("q", q)), strict=True))
