@@ -152,7 +152,7 @@ def joins_channels(graph: Dataflow, name: str) -> bool:
     if not isinstance(node, Concat) or len(value.shape) != len(IMAGES[1]) or node.axis != len(value.shape) - 1:
         return False
     types = {graph.values[one].dtype for one in (name, *node.sources)}
-    made = (op for source in node.sources for op in _operators(graph, source))
+    made = (op for source in node.sources for op in _operators(graph, source, alone=False))
     return types == {"float32"} and not graph.whole.intersection((name, *node.sources)) and any(map(_makes_last, made))
 
 
@@ -174,15 +174,20 @@ def _reads(graph: Dataflow, reader: str, name: str) -> bool:
     return isinstance(node, Map | Reduce | Transpose) or joins_channels(graph, reader)
 
 
-def _operators(graph: Dataflow, name: str) -> Iterator[Operator]:
-    """Yield the operators whose kernels may compute a value: its own, or those of maps' operands that nothing else reads."""
-    waiting = [name]
+def _operators(graph: Dataflow, name: str, alone: bool = True) -> Iterator[Operator]:
+    """Yield the operators of a value: its own, or those of maps' operands; with `alone`, of operands that nothing else reads.
+
+    Only the latter may compute the value in their kernel.
+    """
+    waiting, seen = [name], {name}
     while waiting:
         node = graph.makers.get(waiting.pop())
         if isinstance(node, Contract):
             yield node.operator
         elif isinstance(node, Map):
-            waiting += [one for one in node.inputs if len(graph.readers[one]) == 1]
+            more = [one for one in node.inputs if one not in seen and not (alone and len(graph.readers[one]) > 1)]
+            waiting += more
+            seen.update(more)
 
 
 def _makes_last(op: Operator) -> bool:

@@ -88,7 +88,8 @@ def runs_of(plan: LoopPlan, operand: Operand) -> list[Run]:
         rows = rows if is_constant(rows) else f"rows_{d}"
         run = Run(low, rows, size, strides[d], packing.pitch[d], _leaves_view(plan, operand, d), d)
         before = runs[-1] if runs and packing.panel not in (d - 1, d) else None
-        if before and low == "0" and rows == str(size) and before.pitch == size * run.pitch:
+        follows = before is not None and (before.pitch, before.stride) == (size * run.pitch, size * run.stride)
+        if before and follows and low == "0" and rows == str(size):
             low, rows, size = _times(before.low, size), _times(before.rows, size), before.size * size
             runs[-1] = Run(low, rows, size, run.stride, run.pitch, before.checked, d)
         else:

@@ -17,7 +17,7 @@ import numpy as np
 
 from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Reduce, Slice
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.cheapest import Cost, cheapest
@@ -78,7 +78,8 @@ def _cheapest(network: Network, machine: Hardware, winograd: bool) -> frozenset[
 def classes_of(network: Network, machine: Hardware) -> list[Uses]:
     """Group a network's images into classes with one order in memory each. Return how its nodes use each class."""
     graph, of = network.graph, _Classes()
-    images = [name for name in graph.values if is_image(network, name)]
+    cuts = _cut_for_joins(network, machine)
+    images = [name for name in graph.values if is_image(network, name) and name not in cuts]
     for name in images:
         of.add(name)
         if name in network.nodes:
@@ -92,7 +93,7 @@ def classes_of(network: Network, machine: Hardware) -> list[Uses]:
             uses.made.append(name)
         uses.is_fixed |= name in graph.returns
     for reader, node in graph.nodes:
-        for one in dict.fromkeys(node.inputs):
+        for one in dict.fromkeys(node.inputs) if reader not in cuts else ():
             if one not in of.parents or isinstance(node, Contract) and reads_either(node, one, machine):
                 continue
             if one not in tied(network, reader, machine) and not is_over_pixels(node):
@@ -169,7 +170,7 @@ def tied(network: Network, name: str, machine: Hardware) -> Iterator[str]:
     """
     node = network.nodes[name]
     if joins_channels(network, name, machine):
-        return iter(node.inputs)
+        return iter(parts_of(network, node))
     if isinstance(node, Map) and all(_turns(network, one) for one in node.inputs):
         return (one for one in node.inputs if is_image(network, one))
     return iter(node.inputs[:1] if keeps_order(network, node, machine) else ())
@@ -244,10 +245,45 @@ def is_depthwise(network: Network, node: Node, machine: Hardware) -> bool:
 
 def joins_channels(network: Network, name: str, machine: Hardware) -> bool:
     """Return whether a value joins the channels of images of float32, which kernels on a CPU compute in place in either order."""
-    node, images = network.nodes[name], (name, *network.nodes[name].inputs)
+    node = network.nodes.get(name)
     if not isinstance(node, Concat) or node.axis != CHANNELS or machine.kind != "cpu":
         return False
+    images = name, *parts_of(network, node)
     return all(is_image(network, one) and network.graph.values[one].dtype == "float32" for one in images)
+
+
+def parts_of(network: Network, node: Node) -> list[str]:
+    """Return the values that a concatenation joins. Slices that together are a whole value count as that value.
+
+    Frontends cut images so that all parts have one extent, which helps kernels with channels first.
+    """
+    assert isinstance(node, Concat)
+    found, cut = list[str](), list[str]()
+    for name in node.sources:
+        part, before = network.nodes.get(name), network.nodes[cut[-1]] if cut else None
+        if not (follows := _follows(before, part)):
+            found, cut = [*found, *cut], []
+        if not isinstance(part, Slice) or part.axis != node.axis or (part.start and not follows):
+            found.append(name)
+            continue
+        cut.append(name)
+        if part.stop == network.graph.values[part.source].shape[part.axis]:
+            found, cut = [*found, part.source], []
+    return [*found, *cut]
+
+
+def _follows(before: Node | None, part: Node | None) -> bool:
+    """Return whether a slice begins where another one ends."""
+    if not isinstance(before, Slice) or not isinstance(part, Slice):
+        return False
+    return (before.source, before.axis, before.stop) == (part.source, part.axis, part.start)
+
+
+def _cut_for_joins(network: Network, machine: Hardware) -> frozenset[str]:
+    """Return the names of the slices that only serve concatenations of the values that they cut (`parts_of`)."""
+    joins = {name: node for name, node in network.nodes.items() if joins_channels(network, name, machine)}
+    cut = {one for node in joins.values() for one in node.inputs if one not in parts_of(network, node)}
+    return frozenset(one for one in cut - {*network.graph.returns} if joins.keys() >= {*network.graph.readers[one]})
 
 
 def is_over_pixels(node: Node) -> bool:

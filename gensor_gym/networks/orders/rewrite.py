@@ -23,6 +23,7 @@ from gensor_gym.networks.orders.choice import (
     is_over_pixels,
     makes_either,
     padded,
+    parts_of,
     reads_either,
 )
 from gensor_gym.networks.orders.machines import IN_ROWS, LAST, by_winograd, gains, is_fast
@@ -91,7 +92,7 @@ class _Rewriting:
         if isinstance(node, Map):
             return Map(renamed(node.expression, {one: self._operand(one) for one in node.inputs}))
         if isinstance(node, Concat):
-            return Concat(tuple(map(self._operand, node.sources)), TO_LAST.index(node.axis))
+            return Concat(tuple(map(self._operand, parts_of(self.old, node))), TO_LAST.index(node.axis))
         assert isinstance(node, Contract)
         if node.operator.name in POOLINGS:
             return Contract(with_arguments(node.operator, **LAST), (self._operand(node.sources[0]),))
