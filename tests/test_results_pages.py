@@ -206,8 +206,7 @@ def test_held_out_networks_are_told_as_they_were_timed() -> None:
     assert f"{one[0]} with one thread (least {one[1]}), {two[0]} with two threads (least {two[1]})" in table
     said = " ".join(page.split())
     assert f"{len(over_fastest(1))} networks have a geometric mean of {one[0]} over the fastest of the three on one" in said
-    behind = sorted(round(100 - 100 * ratio) for ratio in over_fastest(1) if ratio < 1)
-    assert behind == [6] and "23 of 24 networks are ahead, one is 6 % behind ONNX Runtime" in said
+    assert min(over_fastest(1)) > 1 and "all of 24 networks are ahead" in said
     assert f"(least {one[1]}), and" in said and f"of {two[0]} on two threads (least {two[1]})" in said
     seen = {name: row["over_best"]["median"] for name, row in held_out(1).items() if name in SEEN}
     least, most = min(seen, key=seen.__getitem__), max(seen, key=seen.__getitem__)
