@@ -53,9 +53,9 @@ def test_many_programs_of_the_suite_between_guard_pages(name: str) -> None:
 
 
 GRAPHS = (
-    (random_dataflow, 0.4), (random_rows_dataflow, 0.6), (random_integers_dataflow, 0.6), (random_halves_dataflow, 0.6),
+    (random_dataflow, 0.35), (random_rows_dataflow, 0.6), (random_integers_dataflow, 0.6), (random_halves_dataflow, 0.6),
 )  # fmt: skip
-"""Makers of graphs from a seed, and the share of them that are nests."""
+"""Makers of graphs from a seed, and the share of them that are nests: loops over far more points than elements are none."""
 
 
 @pytest.mark.parametrize("seeds", thorough_but([range(24), range(24, 200), range(200, 400)], range(24)), ids=str)
