@@ -22,18 +22,18 @@ _INFINITY = 0x7F80 << 1
 """Index of infinity in the table of `_by_key`; larger indices belong to NaN."""
 
 
-def in_memory(tensor: Tensor, array: np.ndarray | None = None) -> np.ndarray:
+def with_gaps(tensor: Tensor, array: np.ndarray | None = None) -> np.ndarray:
     """Return an array of the shape `Tensor.memory` that contains `array`, and bytes of 0xFF (NaN) everywhere else."""
     if array is not None and not tensor.pitch:
         return array
     found: np.ndarray = np.full(int(np.prod(tensor.memory)) * ITEM_BYTES[tensor.dtype], 0xFF, np.uint8)
     found = found.view(ARRAY_DTYPE[tensor.dtype]).reshape(tensor.memory)
     if array is not None:
-        out_of_memory(tensor, found)[...] = array
+        without_gaps(tensor, found)[...] = array
     return found
 
 
-def out_of_memory(tensor: Tensor, array: np.ndarray) -> np.ndarray:
+def without_gaps(tensor: Tensor, array: np.ndarray) -> np.ndarray:
     """Return the view of a tensor's elements in an array of the shape `Tensor.memory`."""
     return array[..., : tensor.shape[-1]] if tensor.pitch else array
 

@@ -24,7 +24,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.inputs import decode, in_memory, out_of_memory
+from gensor_gym.operators.inputs import decode, with_gaps, without_gaps
 from gensor_gym.operators.types import Operator
 
 SEED = 0
@@ -84,10 +84,10 @@ def fault_of(kernel: BuiltKernel) -> str:
 
     for draw in make_draws(kernel.operator, SEED):
         outputs = kernel.operator.outputs
-        given = [in_memory(output) for output in outputs]  # elements that the kernel does not write stay NaN
-        inputs = map(in_memory, kernel.operator.inputs, draw.inputs)
+        given = [with_gaps(output) for output in outputs]  # elements that the kernel does not write stay NaN
+        inputs = map(with_gaps, kernel.operator.inputs, draw.inputs)
         kernel(*inputs, out=given[0] if len(given) == 1 else tuple(given))
-        decoded = [decode(out_of_memory(one, array), one.dtype) for array, one in zip(given, outputs, strict=True)]
+        decoded = [decode(without_gaps(one, array), one.dtype) for array, one in zip(given, outputs, strict=True)]
         if fault := draw.fault(decoded[0] if len(decoded) == 1 else decoded):
             return fault
     return ""
