@@ -42,6 +42,8 @@ QUANTISED_OTHERWISE = {"onnxruntime": 0.5, "openvino": 0.5}
 
 OpenVINO reads the network that ONNX Runtime's tool quantised.
 """
+_PRECISIONS = {"bfloat16": "bf16", "float16": "f16"}
+"""16-bit type -> OpenVINO's name of it."""
 _TOLD = ("layerType", "primitiveType")
 """What OpenVINO tells of each node of a compiled model: the operation, and the kernel with the type that it computes in."""
 PART = 8
@@ -155,12 +157,16 @@ def _onnx_of(
 
 
 def _openvino(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
+    """Compile the network by OpenVINO. In 16 bits it gets a float32 network, and rounds as its precision hint says."""
     import openvino
 
+    precision = _PRECISIONS.get(asked.get("dtype", "float32"), "f32")
     settings = {
-        "INFERENCE_NUM_THREADS": asked["threads"], "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32" if asked.get("dtype", "float32") in ("float32", INT8) else "bf16",
+        "INFERENCE_NUM_THREADS": asked["threads"], "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision,
     }  # fmt: skip
+    if precision != "f32":
+        module = copy.deepcopy(module).float()
+        inputs = tuple(one.float() if one.is_floating_point() else one for one in inputs)
     try:
         model = None if asked.get("dtype") == INT8 else openvino.convert_model(module, example_input=inputs)
     except openvino.frontend.OpConversionFailure:
