@@ -118,6 +118,8 @@ TILED = (
     'conv2d(n=1, c=24, h=9, w=10, k=16, r=3, s=3, padding=1, dtype="int8")',
     'conv2d(n=1, c=64, h=9, w=10, k=48, r=3, s=3, padding=1, image="nhwc", dtype="bfloat16")',
     'conv2d(n=1, c=64, h=9, w=10, k=48, r=1, s=1, image="nhwc", result="nhwc", dtype="int8")',
+    'conv2d(n=1, c=144, h=5, w=9, k=24, r=1, s=1, image="nhwc", result="nhwc", dtype="bfloat16")',
+    'conv2d(n=1, c=24, h=9, w=10, k=40, r=3, s=3, padding=1, image="nhwc", dtype="int8")',
     'conv2d(n=1, c=64, h=4, w=4, k=16, r=1, s=1, image="nhwc", result="nhwc", dtype="int8")',
     'conv2d(n=1, c=64, h=4, w=4, k=16, r=3, s=3, padding=1, image="nhwc", result="nhwc", dtype="int8")',
 )

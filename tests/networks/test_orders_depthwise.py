@@ -18,13 +18,14 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.nodes import Contract, Transpose
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.orders.choice import classes_of, costs_of, is_depthwise
 from gensor_gym.networks.orders.machines import IN_ROWS, LAST, convolution_seconds
 from gensor_gym.networks.orders.rewrite import ordered
 from gensor_gym.networks.orders.tilings import LEAST_OF_WINDOWS, filled_by_windows
-from gensor_gym.operators.images import order_of
+from gensor_gym.operators.images import IMAGES, order_of
 from gensor_gym.operators.reference import evaluate
 from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.traits import shares_lanes
@@ -33,6 +34,7 @@ from tests.networks.test_orders import conv, fault
 from tests.support.c_cases import check, machine
 
 TEXT = 'depthwise_conv2d({}, image="nhwc", weights="rskc")'
+TILES = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12),))
 SIZES = [
     "n=2, c=40, h=9, w=7, r=3, s=3, padding=1", "n=1, c=24, h=14, w=14, r=5, s=5, stride=2, padding=2",
     "n=1, c=16, h=7, w=7, r=3, s=3", "n=1, c=5, h=12, w=8, r=2, s=3, stride=(1, 2), padding=(1, 0)",
@@ -61,7 +63,7 @@ class Mobile(nn.Module):
 
 def network(module: nn.Module, size: int = 28) -> Network:
     torch.manual_seed(0)
-    return folded(from_torch(module.eval(), (torch.randn(1, 3, size, size),)))
+    return folded(from_torch(module.eval(), (torch.randn(1, 3, size, size).to(next(module.parameters()).dtype),)))
 
 
 def deep(made: Network) -> list[Operator]:
@@ -85,10 +87,10 @@ def test_an_unknown_order_is_refused_by_name(order: Any) -> None:
         operators.depthwise_conv2d(1, 4, 8, 8, 3, 3, image=order)
 
 
-@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("lanes, dtype", [(8, "float32"), (16, "float32"), (16, "bfloat16")])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_programs_that_fill_registers_by_windows_are_legal_and_right(sizes: str, lanes: int) -> None:
-    op, hw = operators.parse(TEXT.format(sizes) + "+bias+relu"), machine(lanes)
+def test_programs_that_fill_registers_by_windows_are_legal_and_right(sizes: str, lanes: int, dtype: str) -> None:
+    op, hw = operators.parse(TEXT.format(f'{sizes}, dtype="{dtype}"') + "+bias+relu"), machine(lanes)
     graph = ConstructionGraph(op, hw, "extended")
     rows = filled_by_windows(graph)
     tiles = rows[:, 1:5].prod(axis=1) // lanes
@@ -107,10 +109,12 @@ def test_the_ranking_begins_no_later_than_a_program_by_windows() -> None:
     assert found.latencies[0] <= graph.latencies(rows).min() * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_networks_keep_results_whatever_is_chosen(gated: bool) -> None:
-    old, hw = network(Mobile(gated=gated)), machine()
-    x = torch.randn(1, 3, 28, 28).double().numpy()
+@pytest.mark.parametrize("gated, dtype, hw", [
+    (False, torch.float32, machine()), (True, torch.float32, machine()), (True, torch.bfloat16, TILES),
+], ids=["plain", "gated", "bfloat16"])  # fmt: skip
+def test_networks_keep_results_whatever_is_chosen(gated: bool, dtype: torch.dtype, hw: Hardware) -> None:
+    old = network(Mobile(gated=gated).to(dtype))
+    x = torch.randn(1, 3, 28, 28).to(dtype).double().numpy()
     made = ordered(old, hw)
     assert not fault(made, old, x)
     assert [order_of(op, "image") for op in deep(made)] == ["nhwc"]
@@ -139,9 +143,9 @@ def test_other_types_and_machines_and_weights_of_a_call_keep_their_order() -> No
 
     called = folded(from_torch(Given().eval(), (torch.randn(1, 32, 14, 14), torch.randn(32, 1, 3, 3))))
     assert not any(is_depthwise(called, node, machine()) for _, node in called.graph.nodes)
-    tiles = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12),))
-    halves = folded(from_torch(Mobile(gated=False).eval().bfloat16(), (torch.randn(1, 3, 28, 28).bfloat16(),)))
-    assert [order_of(op, "image") for op in deep(ordered(halves, tiles))] == ["nchw"]
+    for dtype, hw, order in ((torch.bfloat16, TILES, 1), (torch.bfloat16, machine(), 0), (torch.float16, TILES, 0)):
+        halves = network(Mobile(gated=False).to(dtype))
+        assert [order_of(op, "image") for op in deep(ordered(halves, hw))] == [IMAGES[order]]
 
 
 def test_costs_are_those_of_both_orders() -> None:

@@ -24,7 +24,7 @@ from gensor_gym.graph.tables.tables import (
 
 ROWS = 16
 """Rows of a tile register, and groups of the reduction that a step multiplies (`codegen.c.amx.steps`)."""
-MOST_SUMS, FEWEST_TAPS = 4, 3
+MOST_SUMS, FEWEST_TAPS, FEWEST_GROUPS = 4, 3, 4
 LOADS_PER_CYCLE = 2.0
 FEWEST_ROWS = 11.0
 """Rows that a product of tiles takes as long as if it has fewer: four products of 7 rows took 45 cycles, of 16 rows 77."""
@@ -43,7 +43,7 @@ def is_in_tiles(row, slot, ints, floats):  # noqa: ANN001, ANN201
         return False
     length, step = ints[EXTENT + group], ROWS * ints[GROUPED]
     if row[CONVOLUTION] == 1:
-        if ints[EXTENT + slot] % ints[LANES] != 0 or groups_of_row(row, ints) == 0:
+        if groups_of_row(row, ints) == 0:
             return False
     elif length < step or ints[STRIDE + group] != 1:
         return False
@@ -109,10 +109,16 @@ def _line(row, down, across, ints):  # noqa: ANN001, ANN201
 def groups_of_row(row, ints):  # noqa: ANN001, ANN201
     """Return how many groups of the reduction a row of the scalar operand's tile holds; 0 if it holds none.
 
-    If channels do not fill it, it holds a group of channels for each tap of a row of the window.
+    If channels do not fill whole rows, a row holds fewer groups or, with channels first, one for each tap of a row of the window.
     """
-    if row[CONVOLUTION] != 1 or ints[EXTENT + SPATIAL_SLOTS] % (ROWS * ints[GROUPED]) == 0:
+    channels = ints[EXTENT + SPATIAL_SLOTS]
+    if row[CONVOLUTION] != 1 or channels % (ROWS * ints[GROUPED]) == 0:
         return ROWS
+    if ints[COEF + (ints[NUM_DIMS] - 1) * MAX_AXES + SPATIAL_SLOTS] == 1:
+        groups = ROWS
+        while groups >= FEWEST_GROUPS and channels % (groups * ints[GROUPED]) != 0:
+            groups -= 1
+        return groups if groups >= FEWEST_GROUPS else 0
     pixels, filters = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES, COEF + (MAX_DIMS + ints[NUM_DIMS + 1] - 1) * MAX_AXES
     taps, found = 0, -1
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):

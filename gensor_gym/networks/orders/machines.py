@@ -16,7 +16,7 @@ import numpy as np
 
 from gensor_gym.cache.sources import sources
 from gensor_gym.cache.texts import kept
-from gensor_gym.codegen.c.amx.tiling import LANES, ROW_BYTES
+from gensor_gym.codegen.c.amx.tiling import LANES, channels_of_row
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, constant_values
 from gensor_gym.cost.gpu.gpu import layout_kernel
@@ -29,7 +29,7 @@ from gensor_gym.networks.orders.kinds import best_seconds, depthwise_seconds
 from gensor_gym.operators.images import IMAGES, WEIGHTS, order_of
 from gensor_gym.operators.kinds.winograd import TILE
 from gensor_gym.operators.text import with_arguments
-from gensor_gym.operators.types import ITEM_BYTES, Operator
+from gensor_gym.operators.types import Operator
 from gensor_gym.winograd.graph import WinogradGraph
 
 LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
@@ -37,7 +37,7 @@ LAST, IN_ROWS = {"image": IMAGES[1]}, {"weights": WEIGHTS[1]}
 depthwise convolution takes both together."""
 FOLDER = "orders"
 PART = 8
-"""Output channels of a fast float32 convolution are a multiple of this number: AVX2's lanes, half of AVX-512's."""
+"""Output channels of a fast convolution are a multiple of this number: AVX2's lanes, half of AVX-512's."""
 GAIN = 0.9
 """Largest predicted time of Winograd's algorithm, as a share of that of plain sums, with which it is taken.
 
@@ -67,8 +67,8 @@ def is_fast(op: Operator, machine: Hardware) -> bool:
     if machine.kind == "gpu":
         return 2 in tensor_core_choices(op, machine)
     outputs, channels = op.reads[1].view[:2]
-    whole = not _is_in_tiles(op) or channels % (ROW_BYTES // ITEM_BYTES[op.dtype]) == 0 or order_of(op, "image") == IMAGES[0]
-    return op.dtype in gains(machine) and outputs % (machine.lanes if _is_in_tiles(op) else PART) == 0 and whole
+    in_rows = not _is_in_tiles(op) or order_of(op, "image") == IMAGES[0] or channels_of_row(channels, op.dtype) > 0
+    return op.dtype in gains(machine) and outputs % PART == 0 and in_rows
 
 
 def _is_in_tiles(op: Operator) -> bool:

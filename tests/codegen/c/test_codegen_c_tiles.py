@@ -54,13 +54,17 @@ def matrix(rng: random.Random) -> Program:
 
 
 def convolution(rng: random.Random) -> Program:
-    """A convolution whose lanes are output channels; for half of them, input channels do not fill a row of a tile."""
-    dtype, few = rng.choice(("bfloat16", "int8")), rng.random() < 0.5
-    c = rng.choice((2, 3, 4, 13, 24)) if few else (64 if dtype == "int8" else 32) * rng.choice((1, 2))
-    k, (r, s) = 16 * rng.choice((1, 2, 5)), rng.choice(((3, 3), (1, 5), (7, 7), (2, 16)) if few else ((1, 1), (3, 3)))
+    """A convolution whose lanes are output channels; for half of them, input channels do not fill whole rows of a tile.
+
+    Output channels fill no whole number of vectors in a third.
+    """
+    dtype, few, last = rng.choice(("bfloat16", "int8")), rng.random() < 0.5, rng.random() < 0.5
+    short = (24, 40, 72, 100) if last else (2, 3, 4, 13, 24)
+    c = rng.choice(short) if few else (64 if dtype == "int8" else 32) * rng.choice((1, 2))
+    windows = ((3, 3), (1, 5), (7, 7), (2, 16)) if few and not last else ((1, 1), (3, 3))
+    k, (r, s) = rng.choice((16, 32, 80, 24, 24, 40, 8, 72, 48)), rng.choice(windows)
     h, w = rng.randint(3, 9), rng.choice((3, 7, 14, 17, 28)) + (s if few else 0)
     sizes = f"n={rng.choice((1, 2))}, c={c}, h={h}, w={w}, k={k}, r={r}, s={s}, stride={rng.choice((1, 2))}, padding={r // 2}"
-    last = not few and rng.random() < 0.5
     orders = (', image="nhwc"' if last else "") + rng.choice(("", ', result="nhwc"'))
     op = operators.parse(f'conv2d({sizes}, dtype="{dtype}"{orders}){rng.choice(EPILOGUES[dtype])}')
     register = 1, rng.choice((16, 32, 64)), rng.choice((1, 1, 2, 3)), rng.choice((1, 4, 7, 14)), 1, 1, 1

@@ -12,8 +12,9 @@ from gensor_gym.operators.types import ITEM_BYTES, Operator
 
 ROWS, ROW_BYTES, LANES = 16, 64, 16
 """Rows of a tile register, bytes of a row, and lanes of its row of 32-bit sums (Intel 64 manual, volume 1, chapter 18)."""
-GROUP_BYTES, FEWEST_TAPS = 4, 3
-"""Bytes of a group of products that are added to one sum, and fewest taps that are multiplied as a row of groups."""
+GROUP_BYTES, FEWEST_TAPS, FEWEST_GROUPS = 4, 3, 4
+"""Bytes of a group of products that are added to one sum, fewest taps that are multiplied as a row of groups, and fewest groups
+of channels in a row."""
 MOST_SUMS = 4
 """Most tiles of sums. Of eight registers, two more hold rows of the scalar operand, and two columns of the other."""
 
@@ -56,20 +57,20 @@ def tiling(
     """Return how register tiles are multiplied in tile registers; None if they are not. `tiles` are of sizes [3, A].
 
     `packed` says that the scalar operand is copied. All rows must multiply the same columns. `group` is the reduction axis whose
-    elements are multiplied in groups. If `whole`, tiles must have no rests along it and along the lanes. Channels that fill no
-    row of a tile are multiplied for all taps of a row of the window at once.
+    elements are multiplied in groups. If `whole`, tiles must have no rests along it. Channels that do not fill whole rows of a
+    tile are multiplied in shorter rows (`channels_of_row`) or, with channels first, for all taps of a row of the window at once.
     """
     register = tiles[0]
     width, step, row_bytes, taps = register[vector], ROW_BYTES // ITEM_BYTES[op.dtype], ROW_BYTES, -1
     if group in (-1, vector) or op.dtype not in dict(hardware.tensor_peak) or hardware.lanes != LANES or width % LANES:
         return None
-    if whole and op.extents[vector] % LANES:
-        return None
     if op.extents[group] < step or (whole and op.extents[group] % step):
         taps = _taps(op, tiles, group)
-        if taps < 0:
+        is_last = op.reads[0].coefficients[-1][group] == 1 and not op.reads[1].coefficients[-1][vector]
+        step = GROUPS[op.dtype] if taps >= 0 else channels_of_row(op.extents[group], op.dtype) if is_last else 0
+        if not step:
             return None
-        step, row_bytes = GROUPS[op.dtype], GROUP_BYTES * op.extents[taps]
+        row_bytes = GROUP_BYTES * op.extents[taps] if taps >= 0 else ITEM_BYTES[op.dtype] * step
     axes = [a for a in op.spatial if a != vector and register[a] > 1]
     if any(row[a] for row in op.reads[1].coefficients for a in axes):
         return None
@@ -87,6 +88,16 @@ def tiling(
         return None  # two registers hold the rows of the parts in turn, so every other part has equally many
     starts = [(size * o + begin, min(longest, size - begin)) for o in range(outer) for begin in range(0, size, longest)]
     return Tiling(tuple(starts), axes[-1] if axes else -1, step, row_bytes, taps)
+
+
+def channels_of_row(channels: int, dtype: str) -> int:
+    """Return how many of a pixel's adjacent channels a row of the scalar operand's tile holds, so that rows hold equally many.
+
+    0 if they would be too few.
+    """
+    size = GROUPS[dtype]
+    most = ROW_BYTES // ITEM_BYTES[dtype]
+    return next((n for n in range(most, FEWEST_GROUPS * size - 1, -size) if channels % n == 0), 0)
 
 
 def _line(op: Operator, tiles: tuple[tuple[int, ...], ...], axes: list[int], packed: bool) -> int:
