@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.gir.nest import Access, Online, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
@@ -166,7 +167,7 @@ def _accesses(nest: RowNest) -> list[Access]:
 
 
 def goes_across(nest: RowNest) -> bool:
-    """Return whether the lanes of vectors can run along the last axis of rows: for float32, one pass, and no rows of tables.
+    """Return whether the lanes of vectors can run along the last axis of rows: for floats, one pass, and no rows of tables.
 
     A sum over the pixels of an image with channels last is such a nest: its rows are channels. Each lane adds up its own row, so
     vectors are loaded and stored as they are, and no reduction goes across lanes. Each load must be contiguous along that axis or
@@ -178,7 +179,7 @@ def goes_across(nest: RowNest) -> bool:
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     stores = [to for _, to in nest.stores]
     every = [*loads, *stores]
-    plain = all(one.chosen is None and nest.graph.values[one.tensor].dtype == "float32" for one in every)
+    plain = all(one.chosen is None and nest.graph.values[one.tensor].dtype in ("float32", *HALVES) for one in every)
     fits = all(one.rows[-1:] in ((0,), (1,)) for one in loads) and all(one.rows[-1:] == (1,) for one in stores)
     return plain and fits and any(one.is_turned for one in every)
 

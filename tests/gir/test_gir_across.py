@@ -38,6 +38,8 @@ COLUMNS = "def columns(x: float32[{m}, {c}]):\n    t = reduce_max(x, axes=[0])\n
 GRAPHS = {
     "mean": MEAN.format(n=1, h=6, w=7, c=48), "two images": MEAN.format(n=2, h=3, w=5, c=24),
     "gated": GATED.format(n=2, h=5, w=3, c=40), "columns": COLUMNS.format(m=37, c=64),
+    "bfloat16": MEAN.format(n=1, h=6, w=7, c=48).replace("float32", "bfloat16").replace("y =", "y: bfloat16 ="),
+    "float16": GATED.format(n=2, h=5, w=3, c=40).replace("float32", "float16").replace("u =", "u: float16 ="),
 }  # fmt: skip
 
 
@@ -82,12 +84,13 @@ def test_planted_faults_are_caught(what: str) -> None:
     ("text", "is_one"),
     [
         (MEAN.format(n=1, h=6, w=7, c=48), True),
+        (MEAN.format(n=1, h=6, w=7, c=48).replace("float32", "bfloat16"), True),
         ("def first(x: float32[1, 48, 6, 7]):\n    y = reduce_sum(x, axes=[2, 3])\n    return y\n", False),
         ("def turned(x: float32[48, 33]):\n    y = transpose(x, order=[1, 0])\n    return y\n", False),
         (MEAN.format(n=1, h=6, w=7, c=48).replace("float32[1, 6", "int64[1, 6").replace("/ 42.0 + 1.0", "+ 1"), False),
         ("def twice(x: float32[33, 48]):\n    t = reduce_max(x, axes=[0])\n    y = x - t\n    return y\n", False),
     ],
-    ids=["channels last", "channels first", "a transposition", "other types", "two passes"],
+    ids=["channels last", "in 16 bits", "channels first", "a transposition", "other types", "two passes"],
 )
 def test_which_nests_have_vectors_of_rows(text: str, is_one: bool) -> None:
     assert goes_across(nest_on(parse(text), machine())) == is_one

@@ -86,7 +86,8 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    rows = _channels_left(outer[channel].rows, f"i{channel}", plan.step_of_group)
+    in_blocks = plan.step_of_group > plan.group_size  # which the channels fill
+    rows = str(plan.step_of_group) if in_blocks else _channels_left(outer[channel].rows, f"i{channel}", plan.step_of_group)
     with lines.blocks([loop(n, run, plan.step_of_group if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"

@@ -5,7 +5,8 @@ A row of the printer is a vector of rows, and a vector of columns is one column.
 
 from __future__ import annotations
 
-from gensor_gym.codegen.gir.moves import scaled
+from gensor_gym.codegen.gir.inputs import ending
+from gensor_gym.codegen.gir.moves import scaled, taken
 from gensor_gym.codegen.gir.rows import RowPrinter
 from gensor_gym.codegen.gir.shapes import Step
 from gensor_gym.dataflow.expressions import Expression
@@ -27,7 +28,7 @@ class AcrossPrinter(RowPrinter):
                     self.lines.add(f"const vec{width} {name} = {self.element.text(one.body, names, {}, width)};")
                 elif one.target.access is not None:
                     when = f"if ({self._first(one, r)}) " if one.once else ""
-                    self.lines.add(f"{when}store_{width}({self._at(one.target, r)}, {name});")
+                    self.lines.add(f"{when}store{self._kind(one.target)}_{width}({self._at(one.target, r)}, {name});")
                 else:
                     part = one.sources[0][1]
                     self.lines.add(f"const vec{width} {name} = {self._vector(part, self._at(part, r))};")
@@ -35,7 +36,11 @@ class AcrossPrinter(RowPrinter):
     def _vector(self, part: Slice, at: str) -> str:
         assert part.access is not None
         width = self.shape.vector
-        return f"load_{width}({at})" if part.access.rows[-1] else f"splat_{width}(*({at}))"
+        is_run = part.access.rows[-1]
+        return f"load{self._kind(part)}_{width}({at})" if is_run else f"splat_{width}({taken(self.nest, part, f'({at})')})"
+
+    def _kind(self, part: Slice) -> str:
+        return ending(self.nest, part.access)
 
     def _splat_numbers(self, one: Pass) -> None:
         """Write nothing: values of rows are vectors."""
@@ -52,4 +57,5 @@ class AcrossPrinter(RowPrinter):
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
         assert part.access is not None
-        return f"store_{self.shape.vector}({self._at(part, r)} + {scaled(here, part.access.column)}, {name});"
+        place = f"{self._at(part, r)} + {scaled(here, part.access.column)}"
+        return f"store{self._kind(part)}_{self.shape.vector}({place}, {name});"

@@ -117,6 +117,16 @@ def test_tiles_of_pixels_of_two_images(orders: str, pixels: tuple[int, int]) -> 
     check([generate_c(made)], 1)
 
 
+@pytest.mark.parametrize("channels, dtype", [(544, "bfloat16"), (1088, "int8")])
+def test_the_last_piece_of_a_shared_copy_has_fewer_rows_of_channels(channels: int, dtype: str) -> None:
+    """As for the 17 rows of channels of a DenseNet: pieces of two rows, and one of one row."""
+    op = operators.parse(f'conv2d(n=1, c={channels}, h=3, w=14, k=32, r=1, s=1, dtype="{dtype}")')
+    register, task = (1, 16, 1, 14, 1, 1, 1), (1, 16, 3, 14, channels, 1, 1)
+    kernel = generate_c(program(op, register, task, task, hw=HOST, convolution=1, pack_a=1, pack_b=1))
+    assert "call->shared_x" in kernel.source
+    check([kernel, standing_in(kernel)], 1)
+
+
 def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
     """Otherwise the processor refuses the shapes. A tile of sums has as many rows as the rows it multiplies."""
     for seed in range(60):
