@@ -8,8 +8,7 @@ from gensor_gym.chains.chain import chain_of
 from gensor_gym.chains.gpu.legal import check
 from gensor_gym.chains.gpu.model import TERMS, GpuChainModel
 from gensor_gym.chains.gpu.schedule import FIELDS, GpuChainSchedule
-from gensor_gym.chains.gpu.tiles import ITEM
-from gensor_gym.cost.roofline import bandwidth_of, roofline_floor
+from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.field_graph import FieldGraph, actions_of
@@ -45,16 +44,6 @@ class GpuChainGraph(FieldGraph[GpuChainSchedule]):
     def fastest(self) -> float:
         """Predicted time of the fastest legal schedule, in seconds."""
         return min(float(self.latencies(rows).min()) for rows in self.enumerate())
-
-    @property
-    def apart(self) -> float:
-        """Lower bound in seconds on the time of three separate kernels, for both products and for the loops between them.
-
-        It is our own estimate. It counts three launches, the traffic of all tensors, and writing and reading scores and weights.
-        """
-        scores = self.chain.elements * self.chain.rows * self.chain.columns
-        nbytes = self.operator.compulsory_bytes + 4 * ITEM * scores
-        return 3 * self.hardware.launch_overhead + nbytes / bandwidth_of(nbytes, self.hardware)
 
     @cached_property
     def floor(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from gensor_gym.chains.apart import APART, is_faster_apart, least_apart
 from gensor_gym.chains.chain import Chain, chain_of
 from gensor_gym.chains.gpu.graph import GpuChainGraph
 from gensor_gym.chains.panel import panel_of
@@ -28,8 +29,6 @@ _ROWS = {"cpu": 8, "gpu": 16}
 """Rows of the smallest block with more than one row: `chains.schedule.FIELDS`, and the fragments of `mma.sync`."""
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """`chain_of` with a cache, because a network has many equal layers."""
-_APART = 2.0
-"""Time of separate kernels over the least that they can take (`GpuChainGraph.apart`): our assumption."""
 
 
 def fine(network: Network, machine: Hardware | None = None) -> Plan:
@@ -106,8 +105,8 @@ def is_worth_while(network: Network, piece: Piece, machine: Hardware | None = No
     """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs.
 
     A CPU with fewer threads than `LEAST_TASKS` needs as many blocks as threads: with few rows, attention as a block takes on two
-    threads 0.8 to 1.0 of the time of separate kernels. On a GPU the block must also have a kernel that the model predicts to be
-    faster than separate kernels. A block with one query and many keys has no such kernel.
+    threads 0.8 to 1.0 of the time of separate kernels, except in tile registers (`is_faster_apart`). On a GPU the block must also
+    have a kernel that the model predicts to be faster than separate kernels. A block with one query and many keys has none.
     """
     gpu = machine if machine is not None and machine.kind == "gpu" else None
     try:
@@ -118,6 +117,8 @@ def is_worth_while(network: Network, piece: Piece, machine: Hardware | None = No
         return False
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
     weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
+    if machine is not None and gpu is None and is_faster_apart(chain, machine):
+        return False
     tasks = LEAST_TASKS if machine is None else min(LEAST_TASKS, machine.units)
     return not weights and chain.elements * -(-chain.rows // _ROWS["cpu" if gpu is None else "gpu"]) >= tasks
 
@@ -126,6 +127,6 @@ def is_worth_while(network: Network, piece: Piece, machine: Hardware | None = No
 def _gpu_chain(computation: Dataflow, gpu: Hardware) -> Chain:
     """The chain of a computation; ValueError if it has no kernel on a GPU, or one that is slower than separate kernels."""
     graph = GpuChainGraph(computation, gpu)
-    if graph.fastest > (apart := _APART * graph.apart):
+    if graph.fastest > (apart := APART * least_apart(graph.chain, gpu)):
         raise ValueError(f"{computation} on {gpu.name}: {graph.fastest:g} s, expected less than {apart:g} s of separate kernels")
     return graph.chain
