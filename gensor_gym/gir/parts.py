@@ -45,7 +45,7 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def with_rows_turned(nest: RowNest) -> RowNest:
     """Return the nest with the axis of rows last along which elements of a load are contiguous, if no load is turned yet.
 
-    It is a load of float32 that varies along all axes, because all others are reordered too. A block of such rows is loaded
+    It is a load of floats that varies along all axes, because all others are reordered too. A block of such rows is loaded
     together and transposed in registers, and the other elements of a line are read soon after. In the order of the output, an
     image with channels last would be read once for every channel.
     """
@@ -159,7 +159,7 @@ def _each(nest: RowNest, change: Callable[[Access], Access]) -> RowNest:
 
 def _is_float(nest: RowNest, access: Access) -> bool:
     value = nest.graph.values.get(access.tensor)
-    return value is not None and value.dtype == "float32"
+    return value is not None and value.dtype in ("float32", *HALVES)
 
 
 def _accesses(nest: RowNest) -> list[Access]:
@@ -179,7 +179,7 @@ def goes_across(nest: RowNest) -> bool:
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     stores = [to for _, to in nest.stores]
     every = [*loads, *stores]
-    plain = all(one.chosen is None and nest.graph.values[one.tensor].dtype in ("float32", *HALVES) for one in every)
+    plain = all(one.chosen is None and _is_float(nest, one) for one in every)
     fits = all(one.rows[-1:] in ((0,), (1,)) for one in loads) and all(one.rows[-1:] == (1,) for one in stores)
     return plain and fits and any(one.is_turned for one in every)
 

@@ -59,6 +59,27 @@ def test_blocks_of_all_sizes_and_tails(columns: int) -> None:
         assert expected in words and words <= {expected, f"gather_{vector}"}, f"{columns} x {rows}: {words}"
 
 
+HALF = """def half(x: {dtype}[3, {columns}, {rows}]):
+    y = transpose(x, order=[0, 2, 1])
+    return y
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_blocks_of_16_bits_and_tails(dtype: str) -> None:
+    """Blocks of four and eight rows in whole vectors; tails, and other blocks, are gathered."""
+    for rows, step, vector, block in ((8, 8, 16, 8), (12, 4, 16, 4), (16, 8, 8, 8), (8, 4, 8, 4), (6, 2, 16, 1), (8, 8, 4, 1)):
+        kernels = []
+        for columns in (32, 39):
+            text = HALF.format(dtype=dtype, columns=columns, rows=rows)
+            kernels.append(kernel_at(parse(text), f"vector={vector} tile=1 rows={step} loop=1 streaming=0"))
+            words = {*re.findall(r"\b(turn_[a-z]+|gather)_(?:bfloat|half)_\d+\(t_", kernels[-1].source)}
+            assert words == ({f"turn_{COUNTS[block]}"} if block > 1 else {"gather"})
+        assert faults_of(kernels) == []
+    faulty = kernel_at(parse(HALF.format(dtype=dtype, columns=32, rows=8)), "vector=16 tile=1 rows=8 loop=1")
+    assert len(faults_of([planted(faulty, r"_turned\[3\]", "_turned[2]")])) == 1
+
+
 @pytest.mark.thorough
 def test_turned_loads_feed_reductions_and_several_tiles() -> None:
     kernels = [
@@ -78,14 +99,16 @@ FAR = """def far(x: float32[3, 5, {columns}, {rows}], z: float32[{rows}, 1, 1]):
 """Channels first of an image whose lines are no whole vectors."""
 
 
-def test_rows_of_an_image_are_taken_in_the_order_in_which_loads_are_turned() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_of_an_image_are_taken_in_the_order_in_which_loads_are_turned(dtype: str) -> None:
     """Channels are the last rows, so a block of channels is loaded together; in the order of the output none would be."""
-    graph = parse(FAR.format(columns=131, rows=8))
+    far = FAR.replace("float32", dtype)
+    graph = parse(far.format(columns=131, rows=8))
     whole, nest = row_nest(graph), GirGraph(graph, machine()).nest
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     assert (whole.row_extents, nest.row_extents) == ((3, 8, 5), (3, 5, 8)) and (5240, 1048, 1) in [one.rows for one in loads]
     assert with_rows_turned(nest) is nest and nest_on(graph, hardware.get("h100")) == whole
-    kernels = [kernel_at(parse(FAR.format(columns=131, rows=rows)), "vector=16 tile=1 rows=8 loop=4") for rows in (8, 12)]
+    kernels = [kernel_at(parse(far.format(columns=131, rows=rows)), "vector=16 tile=1 rows=8 loop=4") for rows in (8, 12)]
     assert faults_of(kernels) == [] and all("turn" in one.source or "apart" in one.source for one in kernels)
     assert not any(one.task_rows for one in kernels) and kernel_at(make("gelu", m=9, n=177), "rows=2 loop=4").task_rows == 8
     with pytest.raises(ValueError, match="in another order than they are stored"):
@@ -94,8 +117,8 @@ def test_rows_of_an_image_are_taken_in_the_order_in_which_loads_are_turned() -> 
 
 @pytest.mark.parametrize("text", [
     "def f(x: float32[4, 8, 9, 16], z: float32[16, 8, 1]):\n    t = transpose(z, order=[1, 2, 0])\n    y = x + t\n    return y\n",
-    FAR.replace("float32", "bfloat16").format(columns=131, rows=8),
-], ids=["a_small_load", "of_16_bits"])  # fmt: skip
+    FAR.replace("float32", "int64").format(columns=131, rows=8),
+], ids=["a_small_load", "of_whole_numbers"])  # fmt: skip
 def test_rows_keep_their_order_without_a_large_load_that_is_turned(text: str) -> None:
     nest = row_nest(parse(text))
     assert with_rows_turned(nest) is nest

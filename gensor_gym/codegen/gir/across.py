@@ -48,7 +48,7 @@ class AcrossPrinter(RowPrinter):
     def _splat(self, key: str) -> str:
         return f"{self.names[key]}_"
 
-    def _block(self, one: Instruction) -> int:
+    def _block(self, one: Instruction, step: Step) -> int:
         return 1
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:

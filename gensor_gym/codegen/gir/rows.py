@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from gensor_gym.codegen.c.elements import columns
+from gensor_gym.codegen.c.elements.halves import ENDINGS
 from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.elements import element_of
 from gensor_gym.codegen.gir.expressions import number
-from gensor_gym.codegen.gir.inputs import c_type, chosen_row
+from gensor_gym.codegen.gir.inputs import c_type, chosen_row, ending
 from gensor_gym.codegen.gir.moves import loaded, put, scaled, stored, taken
 from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
 from gensor_gym.codegen.gir.scattered import OWNED, joined
@@ -267,7 +269,7 @@ class RowPrinter:
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
         here = [linear([(1, column)] if column else [], start + u * self.shape.along) for u in range(step.tile)]
         for instruction in one.along:
-            block = 1 if instruction.once else self._block(instruction)
+            block = 1 if instruction.once else self._block(instruction, step)
             for r in self._rows() if not instruction.once else ():
                 if isinstance(instruction.body, Online):
                     values = [self._reduced(instruction, r, u, step, -math.inf) for u in range(step.tile)]
@@ -297,12 +299,18 @@ class RowPrinter:
     def _first(self, one: Instruction, r: int) -> str:
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
-    def _block(self, one: Instruction) -> int:
-        """Return the number of rows that a transposed load reads together, a power of two; 1 for other instructions."""
-        access = one.sources[0][1].access if one.kind == "move" else None
-        if access is None or not access.is_turned or c_type(self.nest, access) != "float" or self.nest.graph.whole:
+    def _block(self, one: Instruction, step: Step) -> int:
+        """Return the number of rows that a transposed load reads together, a power of two; 1 for other instructions.
+
+        In 16 bits, only whole vectors are transposed.
+        """
+        access, width = one.sources[0][1].access if one.kind == "move" else None, self.shape.vector
+        if access is None or not access.is_turned or self.nest.graph.whole:
             return 1
-        return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
+        found = min(math.gcd(self.nest.row_extents[-1], self.shape.rows), width)
+        if ending(self.nest, access) in ENDINGS:
+            return found if found in columns.COUNTS and width in columns.WIDTHS and step.lanes is None else 1
+        return found if c_type(self.nest, access) == "float" else 1
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
         """Write the load of one vector of columns from `block` rows at once; the elements are transposed in registers.
@@ -314,7 +322,9 @@ class RowPrinter:
         stride, lanes = part.access.column, step.lanes or width
         at, into = f"{self._at(part, r)} + {scaled(here, stride)}", f"{self.names[one.cell]}_{r}_{u}_turned"
         self.lines.add(f"vec{width} {into}[{block}];")
-        if stride == block:
+        if kind := ending(self.nest, part.access):
+            self.lines.add(f"turn_{COUNTS[block]}{kind}_{width}({at}, {stride}, {into});")
+        elif stride == block:
             self.lines.add(f"apart_{COUNTS[block]}_{width}({at}, {lanes}, {into});")
         else:
             self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
