@@ -162,12 +162,17 @@ def _is_float(nest: RowNest, access: Access) -> bool:
     return value is not None and value.dtype in ("float32", *HALVES)
 
 
+def _is_int8(nest: RowNest, access: Access) -> bool:
+    value = nest.graph.values.get(access.tensor)
+    return value is not None and value.dtype == "int8"
+
+
 def _accesses(nest: RowNest) -> list[Access]:
     return [cell.made for cell in nest.cells if isinstance(cell.made, Access)] + [to for _, to in nest.stores]
 
 
 def goes_across(nest: RowNest) -> bool:
-    """Return whether the lanes of vectors can run along the last axis of rows: for floats, one pass, and no rows of tables.
+    """Return whether the lanes of vectors can run along the last axis of rows: for floats and int8, one pass, no rows of tables.
 
     A sum over the pixels of an image with channels last is such a nest: its rows are channels. Each lane adds up its own row, so
     vectors are loaded and stored as they are, and no reduction goes across lanes. Each load must be contiguous along that axis or
@@ -179,7 +184,7 @@ def goes_across(nest: RowNest) -> bool:
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     stores = [to for _, to in nest.stores]
     every = [*loads, *stores]
-    plain = all(one.chosen is None and _is_float(nest, one) for one in every)
+    plain = all(one.chosen is None and (_is_float(nest, one) or _is_int8(nest, one)) for one in every)
     fits = all(one.rows[-1:] in ((0,), (1,)) for one in loads) and all(one.rows[-1:] == (1,) for one in stores)
     return plain and fits and any(one.is_turned for one in every)
 

@@ -35,10 +35,12 @@ GATED = """def gated(x: float32[{n}, {h}, {w}, {c}], b: float32[{c}], p: float32
 """
 """What is computed is stored, a number for each row and one for each column are read, and two reductions are joined."""
 COLUMNS = "def columns(x: float32[{m}, {c}]):\n    t = reduce_max(x, axes=[0])\n    return t\n"
+CLIPPED = "y = s / 42.0 + 1.0", "y: int8 = minimum(maximum(round(s / 42.0) + 3.0, -128.0), 127.0)"
 GRAPHS = {
     "mean": MEAN.format(n=1, h=6, w=7, c=48), "two images": MEAN.format(n=2, h=3, w=5, c=24),
     "gated": GATED.format(n=2, h=5, w=3, c=40), "columns": COLUMNS.format(m=37, c=64),
     "bfloat16": MEAN.format(n=1, h=6, w=7, c=48).replace("float32", "bfloat16").replace("y =", "y: bfloat16 ="),
+    "int8": MEAN.format(n=1, h=6, w=7, c=48).replace("x: float32", "x: int8").replace(*CLIPPED),
     "float16": GATED.format(n=2, h=5, w=3, c=40).replace("float32", "float16").replace("u =", "u: float16 ="),
 }  # fmt: skip
 

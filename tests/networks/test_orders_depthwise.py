@@ -30,11 +30,12 @@ from gensor_gym.operators.reference import evaluate
 from gensor_gym.operators.text import with_arguments
 from gensor_gym.operators.traits import shares_lanes
 from gensor_gym.operators.types import Operator
+from tests.networks.test_networks_quantized import Grid, Weights
 from tests.networks.test_orders import conv, fault
 from tests.support.c_cases import check, machine
 
 TEXT = 'depthwise_conv2d({}, image="nhwc", weights="rskc")'
-TILES = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12),))
+TILES = dataclasses.replace(machine(), tensor_peak=(("bfloat16", 3e12), ("int8", 6e12)))
 SIZES = [
     "n=2, c=40, h=9, w=7, r=3, s=3, padding=1", "n=1, c=24, h=14, w=14, r=5, s=5, stride=2, padding=2",
     "n=1, c=16, h=7, w=7, r=3, s=3", "n=1, c=5, h=12, w=8, r=2, s=3, stride=(1, 2), padding=(1, 0)",
@@ -59,6 +60,21 @@ class Mobile(nn.Module):
         if self.gated:
             y = y * torch.sigmoid(self.gate(y.mean((2, 3))))[:, :, None, None]
         return self.last((self.narrower(y) + x).mean((2, 3)))
+
+
+class Mobile8(nn.Module):
+    """A block of a MobileNetV2 in int8: wider, depthwise, narrower; numbers are padded by their zero point."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grids = Grid(0.02, 128), Grid(6 / 255, 0), Grid(6 / 255, 7)
+        self.wider, self.deep, self.narrower = Weights(72, 24, 1, 1), Weights(72, 1, 3, 3), Weights(40, 72, 1, 1)
+
+    def forward(self, x: Any) -> Any:
+        given, wide, deep = self.grids
+        x = wide(nn.functional.relu6(nn.functional.conv2d(given(x), self.wider(), self.wider.bias)))
+        x = deep(nn.functional.relu6(nn.functional.conv2d(x, self.deep(), self.deep.bias, padding=1, groups=72)))
+        return nn.functional.conv2d(x, self.narrower(), self.narrower.bias).mean((2, 3))
 
 
 def network(module: nn.Module, size: int = 28) -> Network:
@@ -87,10 +103,11 @@ def test_an_unknown_order_is_refused_by_name(order: Any) -> None:
         operators.depthwise_conv2d(1, 4, 8, 8, 3, 3, image=order)
 
 
-@pytest.mark.parametrize("lanes, dtype", [(8, "float32"), (16, "float32"), (16, "bfloat16")])
+@pytest.mark.parametrize("lanes, dtype", [(8, "float32"), (16, "float32"), (16, "bfloat16"), (16, "int8")])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_programs_that_fill_registers_by_windows_are_legal_and_right(sizes: str, lanes: int, dtype: str) -> None:
-    op, hw = operators.parse(TEXT.format(f'{sizes}, dtype="{dtype}"') + "+bias+relu"), machine(lanes)
+    after = "+dequantize+bias+relu6+quantize" if dtype == "int8" else "+bias+relu"
+    op, hw = operators.parse(TEXT.format(f'{sizes}, dtype="{dtype}"') + after), machine(lanes)
     graph = ConstructionGraph(op, hw, "extended")
     rows = filled_by_windows(graph)
     tiles = rows[:, 1:5].prod(axis=1) // lanes
@@ -122,6 +139,16 @@ def test_networks_keep_results_whatever_is_chosen(gated: bool, dtype: torch.dtyp
     every = frozenset(one for uses in classes_of(old, hw) if not uses.is_fixed for one in uses.members)
     assert not fault(ordered(old, hw, every), old, x)
     assert not fault(ordered(old, hw, frozenset()), old, x)
+
+
+def test_quantised_blocks_can_keep_channels_last() -> None:
+    torch.manual_seed(0)
+    module, x = Mobile8().eval(), torch.randn(2, 24, 14, 14)
+    old = folded(from_torch(module, (x,)))
+    every = frozenset(one for uses in classes_of(old, TILES) if not uses.is_fixed for one in uses.members)
+    made = ordered(old, TILES, every)
+    (op,) = deep(made)
+    assert (order_of(op, "image"), op.dtype) == ("nhwc", "int8") and not fault(made, old, x.double().numpy())
 
 
 def test_a_compiled_block_is_right() -> None:

@@ -139,7 +139,7 @@ def loaded(text: str, count: int, arch: str = "native") -> list[Any]:
 def called(kernel: Kernel, entry: Any, inputs: Sequence[np.ndarray], at_end: bool = True) -> list[np.ndarray]:
     """The outputs, of arrays that begin or end at pages that nobody may touch."""
     given = [guarded(array, at_end) for array in inputs]
-    fills = {"float32": np.nan, "float16": np.nan, "bfloat16": 0x7FC0, "int64": -1}
+    fills = {"float32": np.nan, "float16": np.nan, "bfloat16": 0x7FC0, "int64": -1, "int8": -1}
     made = [np.full(one.shape, fills[one.dtype], ARRAY_DTYPE[one.dtype]) for one in kernel.operator.outputs]
     outputs = [guarded(array, at_end) for array in made]
     workspace = guarded(np.full(kernel.workspace_bytes, 0xFF, np.uint8), at_end)

@@ -36,7 +36,7 @@ from gensor_gym.operators.images import IMAGES, names_orders
 from gensor_gym.operators.text import with_arguments
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
-DEPTHWISE = ("float32", "bfloat16")
+DEPTHWISE = ("float32", "bfloat16", "int8")
 """Types of depthwise convolutions that vectors of channels compute."""
 CHANNELS, IMAGE_AXES = 1, (2, 3)
 """Axes of an image's channels, and of its rows and columns, if channels are first."""
