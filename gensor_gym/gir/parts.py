@@ -17,6 +17,8 @@ from gensor_gym.dataflow.nodes import HALVES
 from gensor_gym.gir.nest import Access, Online, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
+FLOATS = ("float32", *HALVES)
+"""Types of elements that kernels turn in registers."""
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
 """Fewest columns of a part of a row, so that combining the parts takes a small share of the time, and most parts of a row."""
 LEAST_PASSES = 32768
@@ -50,7 +52,7 @@ def with_rows_turned(nest: RowNest) -> RowNest:
     image with channels last would be read once for every channel.
     """
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
-    large = (one for one in loads if one.column > 1 and one.chosen is None and all(one.rows) and _is_float(nest, one))
+    large = (one for one in loads if one.column > 1 and one.chosen is None and all(one.rows) and _dtype(nest, one) in FLOATS)
     turned = (one.rows.index(1) for one in large if 1 in one.rows)
     last = None if nest.scattered is not None or any(one.is_turned for one in loads) else next(turned, None)
     if last is None:
@@ -157,14 +159,9 @@ def _each(nest: RowNest, change: Callable[[Access], Access]) -> RowNest:
     return dataclasses.replace(nest, cells=tuple(cells), stores=tuple((name, changed(to)) for name, to in nest.stores))
 
 
-def _is_float(nest: RowNest, access: Access) -> bool:
+def _dtype(nest: RowNest, access: Access) -> str | None:
     value = nest.graph.values.get(access.tensor)
-    return value is not None and value.dtype in ("float32", *HALVES)
-
-
-def _is_int8(nest: RowNest, access: Access) -> bool:
-    value = nest.graph.values.get(access.tensor)
-    return value is not None and value.dtype == "int8"
+    return None if value is None else value.dtype
 
 
 def _accesses(nest: RowNest) -> list[Access]:
@@ -184,7 +181,7 @@ def goes_across(nest: RowNest) -> bool:
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access)]
     stores = [to for _, to in nest.stores]
     every = [*loads, *stores]
-    plain = all(one.chosen is None and (_is_float(nest, one) or _is_int8(nest, one)) for one in every)
+    plain = all(one.chosen is None and _dtype(nest, one) in (*FLOATS, "int8") for one in every)
     fits = all(one.rows[-1:] in ((0,), (1,)) for one in loads) and all(one.rows[-1:] == (1,) for one in stores)
     return plain and fits and any(one.is_turned for one in every)
 

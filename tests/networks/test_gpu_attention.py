@@ -110,7 +110,7 @@ def test_large_masks_give_what_torch_gives(mask: float, monkeypatch: pytest.Monk
             scores = (q @ k.transpose(-1, -2)) * 0.25 + (1.0 - kept[:, None, None, :]) * mask
             return scores.softmax(-1) @ v
 
-    monkeypatch.setattr("gensor_gym.networks.fusion.fine._APART", 1e9)
+    monkeypatch.setattr("gensor_gym.networks.fusion.fine.APART", 1e9)
     monkeypatch.setattr("gensor_gym.networks.fusion.fine.LEAST_TASKS", 0)
     torch.manual_seed(0)
     kept = torch.ones(2, 150)

@@ -36,8 +36,6 @@ from gensor_gym.operators.images import IMAGES, names_orders
 from gensor_gym.operators.text import with_arguments
 
 POOLINGS = ("avg_pool2d", "max_pool2d")
-DEPTHWISE = ("float32", "bfloat16", "int8")
-"""Types of depthwise convolutions that vectors of channels compute."""
 CHANNELS, IMAGE_AXES = 1, (2, 3)
 """Axes of an image's channels, and of its rows and columns, if channels are first."""
 
@@ -241,8 +239,8 @@ def is_depthwise(network: Network, node: Node, machine: Hardware) -> bool:
     """Return whether a node is a depthwise convolution that vectors of channels can compute, with constant weights."""
     if not isinstance(node, Contract) or node.operator.name != "depthwise_conv2d" or machine.kind != "cpu":
         return False
-    plain = not node.operator.epilogue and not names_orders(node.operator) and node.operator.dtype in DEPTHWISE
-    return plain and node.operator.dtype in gains(machine) and node.sources[1] in network.constants
+    plain = not node.operator.epilogue and not names_orders(node.operator) and node.operator.dtype in gains(machine)
+    return plain and node.sources[1] in network.constants
 
 
 def joins_channels(network: Network, name: str, machine: Hardware) -> bool:

@@ -67,10 +67,12 @@ def tiling(
     if op.extents[group] < step or (whole and op.extents[group] % step):
         taps = _taps(op, tiles, group)
         is_last = op.reads[0].coefficients[-1][group] == 1 and not op.reads[1].coefficients[-1][vector]
-        step = GROUPS[op.dtype] if taps >= 0 else channels_of_row(op.extents[group], op.dtype) if is_last else 0
-        if not step:
+        if taps >= 0:
+            step, row_bytes = GROUPS[op.dtype], GROUP_BYTES * op.extents[taps]
+        elif is_last and (step := channels_of_row(op.extents[group], op.dtype)):
+            row_bytes = ITEM_BYTES[op.dtype] * step
+        else:
             return None
-        row_bytes = GROUP_BYTES * op.extents[taps] if taps >= 0 else ITEM_BYTES[op.dtype] * step
     axes = [a for a in op.spatial if a != vector and register[a] > 1]
     if any(row[a] for row in op.reads[1].coefficients for a in axes):
         return None
