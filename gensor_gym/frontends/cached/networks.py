@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -100,11 +99,9 @@ def _read(path: Path, module: torch.nn.Module, wait: Callable[[], object]) -> Ne
     try:
         parts, constants, examples, results = pickle.loads(read_own(path))
         weights = dict(_weights(module))
-        with ThreadPoolExecutor(1) as beside:  # copies, because a module may be trained on; its parameters stay while it runs
-            arrays = beside.submit(lambda: {name: np.array(_array(one, weights)) for name, one in constants.items()})
-            wait()
-            found = _results(module, examples)
-        return Network(constants=arrays.result(), **parts) if _agree(results, found) else None
+        arrays = {name: np.array(_array(one, weights)) for name, one in constants.items()}  # copies: a module may be trained on
+        wait()
+        return Network(constants=arrays, **parts) if _agree(results, _results(module, examples)) else None
     except (ValueError, KeyError, TypeError, AttributeError, ImportError, IndexError, EOFError, pickle.UnpicklingError):
         return None
 
