@@ -1,4 +1,4 @@
-"""Networks in 16 bits beside peers: what OpenVINO, here a stand-in, is given."""
+"""Comparison of networks in 16 bits: a stand-in for OpenVINO records its inputs and settings."""
 
 from __future__ import annotations
 

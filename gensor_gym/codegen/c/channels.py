@@ -69,11 +69,10 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 
 def helper_text(plan: LoopPlan) -> str:
     """Return the text of C helpers that pack rows of pixels and panels of filters."""
-    in_blocks = plan.step_of_group > plan.group_size
     if not plan.groups_bytes:
-        pixels = blocks.PIXELS if in_blocks else pairs.INTERLEAVE + pairs.PIXELS
+        pixels = blocks.PIXELS if _in_blocks(plan) else pairs.INTERLEAVE + pairs.PIXELS
         return ("" if plan.reads_last else pixels) + pairs.FILTERS
-    pixels = (blocks.BYTES if in_blocks else _PIXELS).replace("{pad}", str(int(plan.op.pad_value) ^ -128))
+    pixels = (blocks.BYTES if _in_blocks(plan) else _PIXELS).replace("{pad}", str(int(plan.op.pad_value) ^ -128))
     return interleave_text() + _WORD + (UNSIGNED if plan.reads_last else pixels) + _FILTERS
 
 
@@ -86,9 +85,9 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
-    in_blocks = plan.step_of_group > plan.group_size  # which the channels fill
-    rows = str(plan.step_of_group) if in_blocks else _channels_left(outer[channel].rows, f"i{channel}", plan.step_of_group)
-    with lines.blocks([loop(n, run, plan.step_of_group if n == channel else 1) for n, run in enumerate(outer)]):
+    step = plan.step_of_group
+    rows = str(step) if _in_blocks(plan) else _channels_left(outer[channel].rows, f"i{channel}", step)
+    with lines.blocks([loop(n, run, step if n == channel else 1) for n, run in enumerate(outer)]):
         source, packed = plus("source", start), plus("packed", target)
         call = f"pack_pixels({source}, {outer[channel].stride}, {rows}, {inner.low}, {size}, {packed}, {inner.rows});"
         lines.add(call)
@@ -126,6 +125,11 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
         heads += [loop(n, run) for n, run in enumerate(taps)]
         at = [(channel.pitch, "b"), (width, "k")] if in_steps else [(channel.pitch, "k")]
         lines.add(*sums_lines(plan, operand, heads, [*at, *((run.pitch, f"i{n}") for n, run in enumerate(taps))]))
+
+
+def _in_blocks(plan: LoopPlan) -> bool:
+    """Return whether packing makes whole rows of tile registers, which the channels of an image fill."""
+    return plan.step_of_group > plan.group_size
 
 
 def _channels_left(rows: str, index: str, group: int) -> str:
