@@ -127,6 +127,19 @@ def test_the_last_piece_of_a_shared_copy_has_fewer_rows_of_channels(channels: in
     check([kernel, standing_in(kernel)], 1)
 
 
+@pytest.mark.parametrize(
+    ("channels", "dtype", "step"), [(40, "bfloat16", 20), (144, "bfloat16", 24), (72, "int8", 36), (24, "int8", 24)]
+)
+def test_channels_that_fill_no_whole_rows_are_cut_into_equal_ones(channels: int, dtype: str, step: int) -> None:
+    """Output channels fill one and a half vectors."""
+    op = operators.parse(f'conv2d(n=1, c={channels}, h=3, w=14, k=24, r=1, s=1, dtype="{dtype}", image="nhwc", result="nhwc")')
+    register, inner, task = ((1, 32, lines, 14, depth, 1, 1) for lines, depth in ((1, 1), (1, channels), (3, channels)))
+    made = program(op, register, inner, task, hw=HOST, convolution=1, pack_b=1)
+    found = make_plan(made).tiling
+    assert found is not None and (found.step, found.row_bytes) == (step, step * (2 if dtype == "bfloat16" else 1))
+    check([generate_c(made), standing_in(generate_c(made))], 1)
+
+
 def test_registers_have_rows_if_and_only_if_these_have_bytes() -> None:
     """Otherwise the processor refuses the shapes. A tile of sums has as many rows as the rows it multiplies."""
     for seed in range(60):
